@@ -1,0 +1,53 @@
+"""The tree of commands, and the one place where an error becomes a line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from fencepost import __version__
+from fencepost.cli.output import note
+from fencepost.errors import FencepostError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="fencepost",
+    help="Carry events through Kafka into a sink under a declared delivery guarantee, and prove it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fencepost {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options that every command has."""
+
+
+def main() -> None:
+    """Run a command; every error that we know ends in one line and its own exit code."""
+    try:
+        app(standalone_mode=True)
+    except FencepostError as error:
+        note(f"fencepost: {error}")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        note("fencepost: interrupted")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(INTERRUPTED)

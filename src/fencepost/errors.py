@@ -1,0 +1,94 @@
+"""Everything that Fencepost raises on purpose, under one root.
+
+    FencepostError                 exit code
+    ├── Usage                      2   the input, a setting or the pipeline file is wrong
+    │   └── UnsupportedGuarantee   2   this combination cannot hold the declared guarantee
+    ├── Unreachable                3   Kafka, the sink, Java or a process of the local stack does not answer
+    ├── Fenced                     4   somebody else owns the position now; do not restart
+    ├── Unknown                    5   it may have happened or not: read the position, never guess
+    ├── Refused                    1   the sink said no; nothing of it was written
+    ├── InputCut                   1   the rows ended before their span did; nothing may be committed
+    └── PositionLost               1   where to go on cannot be known without a person
+
+An error says what is wrong and where in its message, and what to do about it in `remedy`.
+The exceptions of a driver never leave the module that calls it: they are translated there, once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fencepost.guarantee import Guarantee
+
+
+class FencepostError(Exception):
+    """The root; `exit_code` is what the command ends with, `remedy` what a person can do."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.remedy}" if self.remedy else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.__dict__)
+
+
+def _rebuild(kind: type[FencepostError], facts: dict[str, object]) -> FencepostError:
+    """Errors cross process boundaries (a Spark task to its driver) with everything they carry."""
+    error = kind.__new__(kind)
+    error.__dict__.update(facts)
+    error.args = (facts["message"],)
+    return error
+
+
+class Usage(FencepostError):
+    """The input is wrong: names the field, the value, and what is allowed."""
+
+    exit_code = 2
+
+
+class UnsupportedGuarantee(Usage):
+    """This combination cannot hold `asked`; `nearest` is the nearest guarantee that it can, if any."""
+
+    def __init__(self, asked: Guarantee, reason: str, nearest: Guarantee | None, remedy: str = "") -> None:
+        offer = f"{nearest} can be had here" if nearest else "no guarantee can be had here"
+        super().__init__(f"{asked} cannot hold: {reason}", f"{offer}; {remedy}" if remedy else offer)
+        self.asked = asked
+        self.reason = reason
+        self.nearest = nearest
+
+
+class Unreachable(FencepostError):
+    """Did not answer, and certainly did nothing: safe to try again after a wait."""
+
+    exit_code = 3
+
+
+class Fenced(FencepostError):
+    """Another owner holds the position, or it is neither at the batch's start nor at its end."""
+
+    exit_code = 4
+
+
+class Unknown(FencepostError):
+    """The outcome is unknown: it may have landed. Only the stored position can tell."""
+
+    exit_code = 5
+
+
+class Refused(FencepostError):
+    """The sink refused the rows; trying the same rows again changes nothing."""
+
+
+class InputCut(FencepostError):
+    """The rows ended before their span did: whoever commits now loses the rest."""
+
+
+class PositionLost(FencepostError):
+    """No position is stored, and starting anew could lose or double what is there already."""

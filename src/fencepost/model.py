@@ -1,0 +1,89 @@
+"""The nouns: a partition, a span of it, an owner's term, a batch, and what became of it. No I/O, no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
+from uuid import UUID
+
+R_co = TypeVar("R_co", covariant=True)
+"""What a sink takes: the rows of one partition, in offset order and read once, or a whole DataFrame."""
+
+
+class TopicPartition(NamedTuple):
+    """Kafka's unit of order and of ownership."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The offsets [start, end) of one partition. Not a count: markers and compaction leave holes in it."""
+
+    start: int  # the position before: the next offset to read
+    end: int  # the position after
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"a span goes from an offset of 0 or more to the same or a later one: {self}")
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.end})"
+
+
+@dataclass(frozen=True)
+class Tenure:
+    """One owner's term over some partitions. Only a ledger makes one."""
+
+    pipeline: str
+    run: UUID  # the token that every advance compares
+    epoch: int  # counts the takeovers, for people
+    positions: Mapping[TopicPartition, int]  # the next offset to read, as stored when the term began
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "positions", MappingProxyType(dict(self.positions)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Tenure, (self.pipeline, self.run, self.epoch, dict(self.positions))
+
+
+@dataclass(frozen=True)
+class Batch(Generic[R_co]):
+    """What is written and advanced together: spans, the rows that came of them, and whose term it is."""
+
+    spans: Mapping[TopicPartition, Span]  # exactly one for the partition face
+    rows: R_co
+    tenure: Tenure
+
+    def only_span(self) -> tuple[TopicPartition, Span]:
+        """The one span of a batch that goes through the partition face."""
+        ((partition, span),) = self.spans.items()
+        return partition, span
+
+    def __str__(self) -> str:
+        spans = ", ".join(f"{partition} {span}" for partition, span in sorted(self.spans.items()))
+        return f"{self.tenure.pipeline}: {spans}"
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What became of a batch that was delivered."""
+
+    rows: int  # written by this very delivery
+    already: bool = False  # an earlier attempt had landed: nothing was written now
+
+
+class Step(StrEnum):
+    """The moments between which a process can die. An observer is told right after each."""
+
+    STARTED = "started"  # the position stands at the batch's start
+    ADVANCED = "advanced"
+    WRITTEN = "written"
+    DELIVERED = "delivered"  # everything is durable, and nobody knows yet

@@ -1,0 +1,140 @@
+"""What can hold and what cannot: pure functions from settings and facts to findings.
+
+Everything that refuses a combination (the pipeline file, a producer, `plan`, `run`) asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fencepost.errors import UnsupportedGuarantee, Usage
+from fencepost.guarantee import Guarantee, nearest
+
+
+class Hop(StrEnum):
+    """The parts of the way on which a guarantee can break."""
+
+    PRODUCER = "producer"
+    TOPIC = "topic"
+    SINK = "sink"
+
+
+class Face(StrEnum):
+    """How a sink takes rows: one Kafka partition at a time inside a task, or a whole table on the driver."""
+
+    PARTITION = "partition"
+    TABLE = "table"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A promise that a hop cannot keep."""
+
+    hop: Hop
+    reason: str
+    remedy: str
+    possible: frozenset[Guarantee]  # what this hop can still promise
+
+
+@dataclass(frozen=True)
+class SinkTraits:
+    """What a kind of sink can do."""
+
+    name: str
+    faces: frozenset[Face]
+    atomic: bool  # rows and position become visible in one step
+    durable: bool = True  # what was written is still there after a crash
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """How a topic is kept, as its cluster describes it."""
+
+    name: str
+    replication_factor: int
+    min_insync_replicas: int
+    unclean_leader_election: bool = False
+
+
+ALL = frozenset(Guarantee)
+MAY_REPEAT = frozenset({Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE})
+MAY_LOSE = frozenset({Guarantee.AT_MOST_ONCE})
+
+
+def sink_findings(sink: SinkTraits) -> Iterator[Finding]:
+    """What limits a sink, whatever comes before it."""
+    if not sink.durable:
+        yield Finding(
+            Hop.SINK,
+            f"sink {sink.name!r} may forget what it was given",
+            "choose a sink that is durable when it returns",
+            MAY_LOSE,
+        )
+    elif not sink.atomic:
+        yield Finding(
+            Hop.SINK,
+            f"sink {sink.name!r} cannot store the position together with the rows",
+            "choose a sink that keeps positions (postgres)",
+            MAY_REPEAT,
+        )
+
+
+def topic_findings(topic: TopicFacts) -> Iterator[Finding]:
+    """What limits a topic: an acknowledged record that one lost broker takes along was never safe."""
+    if topic.replication_factor < 2 or topic.min_insync_replicas < 2:
+        yield Finding(
+            Hop.TOPIC,
+            f"topic {topic.name!r} acknowledges a record that a single broker holds "
+            f"(replication factor {topic.replication_factor}, "
+            f"min.insync.replicas {topic.min_insync_replicas})",
+            "give it replication factor 3 and min.insync.replicas 2",
+            MAY_LOSE,
+        )
+    if topic.min_insync_replicas > topic.replication_factor:
+        yield Finding(
+            Hop.TOPIC,
+            f"topic {topic.name!r} wants {topic.min_insync_replicas} in-sync replicas "
+            f"and has {topic.replication_factor}: nothing can be written to it",
+            "lower min.insync.replicas or raise the replication factor",
+            frozenset(),
+        )
+    if topic.unclean_leader_election:
+        yield Finding(
+            Hop.TOPIC,
+            f"topic {topic.name!r} may elect a leader that lacks acknowledged records",
+            "set unclean.leader.election.enable=false",
+            MAY_LOSE,
+        )
+
+
+def broken(guarantee: Guarantee, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings that the guarantee does not survive."""
+    return [finding for finding in findings if guarantee not in finding.possible]
+
+
+def require(guarantee: Guarantee, findings: Iterable[Finding]) -> None:
+    """Refuse the combination unless every hop can keep the word; names the worst hop, and what can be had."""
+    seen = list(findings)
+    against = broken(guarantee, seen)
+    if not against:
+        return
+    worst = min(against, key=lambda finding: len(finding.possible))
+    possible = ALL.intersection(*(finding.possible for finding in seen))
+    raise UnsupportedGuarantee(guarantee, worst.reason, nearest(guarantee, possible), worst.remedy)
+
+
+def choose_face(sink: SinkTraits, wide_node: str | None) -> Face:
+    """The partition face where the plan keeps Kafka's partitions apart, else the table face.
+
+    `wide_node` names the part of the plan that mixes partitions; None when there is no such part.
+    """
+    if wide_node is None and Face.PARTITION in sink.faces:
+        return Face.PARTITION
+    if Face.TABLE in sink.faces:
+        return Face.TABLE
+    raise Usage(
+        f"the transform mixes Kafka's partitions ({wide_node}), and sink {sink.name!r} takes them one by one",
+        "keep to projections, filters and functions of one row, or choose a sink that takes whole tables",
+    )

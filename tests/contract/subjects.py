@@ -1,0 +1,94 @@
+"""Everything that claims to be a ledger or a sink, as the suites drive it. New ones only register here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import pytest
+
+from fencepost.delivery import AtomicSink, Ledger, Sink
+from fencepost.errors import InputCut
+from fencepost.ledgers.memory import MemoryLedger, Positions
+from fencepost.sinks.memory import Memory, MemorySink, MemoryStore
+
+
+class LedgerSubject(Protocol):
+    """One place that holds positions."""
+
+    def open(self) -> Ledger:
+        """A new handle, as a new process would have it."""
+
+
+class SinkSubject(Protocol):
+    """One place that holds rows; a row is known by its number."""
+
+    def open(self) -> Sink[Any]:
+        """A new handle, as a new process would have it."""
+
+    def rows(self, ids: Sequence[int]) -> Any:
+        """Rows that the sink takes, read once."""
+
+    def cut_rows(self, ids: Sequence[int]) -> Any:
+        """Such rows that break off after these, before their span ends."""
+
+    def landed(self) -> list[int]:
+        """What a reader from outside sees now."""
+
+
+class AtomicSubject(SinkSubject, Protocol):
+    """A sink that keeps its own positions."""
+
+    def open(self) -> AtomicSink[Any]: ...
+
+
+def _cut(ids: Sequence[int]) -> Iterator[int]:
+    yield from ids
+    raise InputCut("the input broke off")
+
+
+class InMemoryLedger:
+    def __init__(self) -> None:
+        self.stored: Positions = {}
+
+    def open(self) -> Ledger:
+        return MemoryLedger(self.stored)
+
+
+class InMemorySink:
+    def __init__(self) -> None:
+        self.stored: list[int] = []
+
+    def open(self) -> Sink[Any]:
+        return MemorySink(self.stored)
+
+    def rows(self, ids: Sequence[int]) -> Any:
+        return iter(ids)
+
+    def cut_rows(self, ids: Sequence[int]) -> Any:
+        return _cut(ids)
+
+    def landed(self) -> list[int]:
+        return list(self.stored)
+
+
+class InMemoryStore(InMemorySink):
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = Memory(rows=self.stored)
+
+    def open(self) -> AtomicSink[Any]:
+        return MemoryStore(self.memory)
+
+
+Maker = Callable[[pytest.FixtureRequest], Any]
+
+ATOMIC_SINKS: dict[str, Maker] = {"memory": lambda _: InMemoryStore()}
+SINKS: dict[str, Maker] = {
+    "memory": lambda _: InMemorySink(),
+    **{f"{k}-store": v for k, v in ATOMIC_SINKS.items()},
+}
+LEDGERS: dict[str, Maker] = {
+    "memory": lambda _: InMemoryLedger(),
+    **{f"{k}-store": v for k, v in ATOMIC_SINKS.items()},
+}

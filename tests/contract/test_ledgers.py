@@ -1,0 +1,170 @@
+"""What every ledger must do, whatever it is made of."""
+
+from __future__ import annotations
+
+from threading import Barrier, Thread
+from uuid import uuid4
+
+import pytest
+
+from contract.batches import ORDERS, PIPELINE, RETURNS, batch, owner
+from contract.subjects import LEDGERS, LedgerSubject
+from fencepost.delivery import Ledger
+from fencepost.errors import Fenced
+from fencepost.model import Batch, Span, TopicPartition
+
+
+@pytest.fixture(params=LEDGERS)
+def subject(request: pytest.FixtureRequest) -> LedgerSubject:
+    made: LedgerSubject = LEDGERS[request.param](request)
+    return made
+
+
+@pytest.fixture
+def ledger(subject: LedgerSubject) -> Ledger:
+    return subject.open()
+
+
+def test_nothing_is_stored_at_first(ledger: Ledger) -> None:
+    assert dict(ledger.positions(PIPELINE)) == {}
+
+
+def test_takeover_stores_the_first_positions_and_later_ones_keep_them(ledger: Ledger) -> None:
+    tenure = owner(ledger, start=7)
+    assert tenure.positions == {ORDERS: 7}
+    ledger.advance(batch(tenure, 7, 9))
+    assert owner(ledger, start=0).positions == {ORDERS: 9}
+
+
+def test_takeover_counts_its_owners_and_tells_them_apart(ledger: Ledger) -> None:
+    first, second = owner(ledger), owner(ledger)
+    assert second.epoch > first.epoch
+    assert second.run != first.run
+
+
+def test_a_new_partition_starts_where_it_is_told_and_the_old_one_stays(ledger: Ledger) -> None:
+    ledger.advance(batch(owner(ledger), 0, 4))
+    tenure = ledger.take_over(PIPELINE, uuid4(), {ORDERS: 0, RETURNS: 2})
+    assert tenure.positions == {ORDERS: 4, RETURNS: 2}
+
+
+def test_an_advance_is_seen_by_everybody_and_survives_reopening(subject: LedgerSubject) -> None:
+    ledger = subject.open()
+    done = batch(owner(ledger), 0, 5)
+    assert not ledger.done(done)
+    ledger.advance(done)
+    assert subject.open().done(done)
+    assert dict(subject.open().positions(PIPELINE)) == {ORDERS: 5}
+
+
+def test_the_same_advance_twice_is_refused_and_changes_nothing(ledger: Ledger) -> None:
+    tenure = owner(ledger)
+    ledger.advance(batch(tenure, 0, 5))
+    with pytest.raises(Fenced):
+        ledger.advance(batch(tenure, 0, 5))
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 5}
+
+
+@pytest.mark.parametrize(("start", "end"), [(6, 8), (4, 8), (0, 4)], ids=["gap", "overlap", "behind"])
+def test_a_batch_that_does_not_begin_at_the_position_is_refused(ledger: Ledger, start: int, end: int) -> None:
+    tenure = owner(ledger)
+    ledger.advance(batch(tenure, 0, 5))
+    with pytest.raises(Fenced):
+        ledger.done(batch(tenure, start, end))
+    with pytest.raises(Fenced):
+        ledger.advance(batch(tenure, start, end))
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 5}
+
+
+def test_another_owner_is_refused(subject: LedgerSubject) -> None:
+    old = owner(subject.open())
+    new = owner(subject.open())
+    with pytest.raises(Fenced):
+        subject.open().done(batch(old, 0, 5))
+    with pytest.raises(Fenced):
+        subject.open().advance(batch(old, 0, 5))
+    subject.open().advance(batch(new, 0, 5))
+
+
+def test_a_partition_that_nobody_took_over_is_refused(ledger: Ledger) -> None:
+    tenure = owner(ledger)
+    stranger = Batch({TopicPartition("orders", 9): Span(0, 1)}, (), tenure)
+    with pytest.raises(Fenced):
+        ledger.advance(stranger)
+
+
+def test_several_positions_move_together_or_not_at_all(ledger: Ledger) -> None:
+    tenure = owner(ledger, ORDERS, RETURNS)
+    ledger.advance(batch(tenure, 0, 3))
+    both = Batch({RETURNS: Span(0, 2), ORDERS: Span(0, 3)}, (), tenure)
+    with pytest.raises(Fenced):
+        ledger.done(both)  # one at its end, the other at its start
+    with pytest.raises(Fenced):
+        ledger.advance(both)
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 3, RETURNS: 0}
+    ledger.advance(Batch({RETURNS: Span(0, 2), ORDERS: Span(3, 5)}, (), tenure))
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 5, RETURNS: 2}
+
+
+def test_an_empty_span_is_done_for_its_owner_and_fenced_for_others(ledger: Ledger) -> None:
+    old = owner(ledger)
+    assert ledger.done(batch(old, 0, 0))
+    owner(ledger)
+    with pytest.raises(Fenced):
+        ledger.done(batch(old, 0, 0))
+
+
+def test_pipelines_do_not_see_each_other(ledger: Ledger) -> None:
+    tenure = owner(ledger)
+    other = ledger.take_over("other", uuid4(), {ORDERS: 3})
+    ledger.advance(batch(tenure, 0, 5))
+    assert dict(ledger.positions("other")) == {ORDERS: 3}
+    ledger.advance(batch(other, 3, 4))
+
+
+def test_a_renewed_owner_goes_on_and_its_own_stragglers_are_refused(ledger: Ledger) -> None:
+    before = owner(ledger)
+    ledger.advance(batch(before, 0, 2))
+    after = ledger.renew(before, uuid4())
+    assert after.positions == {ORDERS: 2}
+    assert after.epoch == before.epoch
+    with pytest.raises(Fenced):
+        ledger.advance(batch(before, 2, 4))
+    ledger.advance(batch(after, 2, 4))
+
+
+def test_a_renewal_may_be_repeated_when_its_answer_was_lost(ledger: Ledger) -> None:
+    tenure, token = owner(ledger), uuid4()
+    ledger.renew(tenure, token)
+    assert ledger.renew(tenure, token).run == token
+
+
+def test_an_owner_that_was_replaced_cannot_renew(ledger: Ledger) -> None:
+    old = owner(ledger, ORDERS, RETURNS)
+    new = owner(ledger, RETURNS)
+    with pytest.raises(Fenced):
+        ledger.renew(old, uuid4())
+    ledger.advance(batch(old, 0, 1))  # a renewal that failed changed nothing: this part is still its own
+    ledger.advance(Batch({RETURNS: Span(0, 1)}, (), new))
+
+
+def test_of_two_that_advance_at_once_one_is_fenced(subject: LedgerSubject) -> None:
+    tenure = owner(subject.open())
+    start = Barrier(2)
+    outcomes: list[str] = []
+
+    def race() -> None:
+        ledger = subject.open()
+        start.wait()
+        try:
+            ledger.advance(batch(tenure, 0, 5))
+            outcomes.append("moved")
+        except Fenced:
+            outcomes.append("fenced")
+
+    racers = [Thread(target=race) for _ in range(2)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(timeout=30)
+    assert sorted(outcomes) == ["fenced", "moved"]

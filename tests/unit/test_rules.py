@@ -1,0 +1,86 @@
+"""What is refused, why, and what can be had instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.errors import UnsupportedGuarantee, Usage
+from fencepost.guarantee import ALLOWED, Anomaly, Guarantee, nearest
+from fencepost.rules import Face, SinkTraits, TopicFacts, choose_face, require, sink_findings, topic_findings
+
+POSTGRES = SinkTraits("postgres", frozenset(Face), atomic=True)
+PARQUET = SinkTraits("parquet", frozenset({Face.TABLE}), atomic=False)
+TERMINAL = SinkTraits("terminal", frozenset({Face.PARTITION}), atomic=False, durable=False)
+SAFE_TOPIC = TopicFacts("orders", replication_factor=3, min_insync_replicas=2)
+
+
+@pytest.mark.parametrize("guarantee", Guarantee)
+def test_a_sink_that_keeps_positions_can_give_every_word(guarantee: Guarantee) -> None:
+    require(guarantee, sink_findings(POSTGRES))
+
+
+def test_exactly_once_into_a_sink_without_positions_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UnsupportedGuarantee) as refused:
+        require(Guarantee.EXACTLY_ONCE, sink_findings(PARQUET))
+    assert refused.value.nearest is Guarantee.AT_LEAST_ONCE
+    assert "parquet" in str(refused.value)
+    assert "at-least-once can be had here" in str(refused.value)
+    require(Guarantee.AT_LEAST_ONCE, sink_findings(PARQUET))
+
+
+def test_the_worst_hop_decides_what_can_be_had() -> None:
+    lone = TopicFacts("orders", replication_factor=1, min_insync_replicas=1)
+    with pytest.raises(UnsupportedGuarantee) as refused:
+        require(Guarantee.EXACTLY_ONCE, [*sink_findings(PARQUET), *topic_findings(lone)])
+    assert refused.value.nearest is Guarantee.AT_MOST_ONCE
+    assert "single broker" in refused.value.reason
+
+
+def test_a_sink_that_forgets_can_only_be_at_most_once() -> None:
+    with pytest.raises(UnsupportedGuarantee) as refused:
+        require(Guarantee.AT_LEAST_ONCE, sink_findings(TERMINAL))
+    assert refused.value.nearest is Guarantee.AT_MOST_ONCE
+
+
+def test_a_safe_topic_limits_nothing() -> None:
+    assert list(topic_findings(SAFE_TOPIC)) == []
+
+
+@pytest.mark.parametrize(
+    ("replication", "min_insync", "unclean", "nearest_word"),
+    [
+        (1, 1, False, Guarantee.AT_MOST_ONCE),
+        (3, 1, False, Guarantee.AT_MOST_ONCE),
+        (3, 2, True, Guarantee.AT_MOST_ONCE),
+        (2, 3, False, None),
+    ],
+)
+def test_a_topic_that_can_lose_acknowledged_records_is_refused(
+    replication: int, min_insync: int, unclean: bool, nearest_word: Guarantee | None
+) -> None:
+    facts = TopicFacts("orders", replication, min_insync, unclean)
+    with pytest.raises(UnsupportedGuarantee) as refused:
+        require(Guarantee.AT_LEAST_ONCE, topic_findings(facts))
+    assert refused.value.nearest == nearest_word
+    assert refused.value.remedy
+
+
+def test_the_face_follows_the_plan_and_the_sink() -> None:
+    assert choose_face(POSTGRES, wide_node=None) is Face.PARTITION
+    assert choose_face(POSTGRES, wide_node="Exchange") is Face.TABLE
+    assert choose_face(PARQUET, wide_node=None) is Face.TABLE
+    with pytest.raises(Usage, match="Exchange"):
+        choose_face(TERMINAL, wide_node="Exchange")
+
+
+def test_every_anomaly_has_a_ruling_under_every_word() -> None:
+    assert set(ALLOWED) == set(Anomaly)
+    assert all(rule.reason for rule in ALLOWED.values())
+
+
+def test_the_nearest_word_prefers_what_was_asked_then_losing_nothing() -> None:
+    both = frozenset({Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE})
+    assert nearest(Guarantee.EXACTLY_ONCE, both) is Guarantee.AT_LEAST_ONCE
+    assert nearest(Guarantee.AT_MOST_ONCE, both) is Guarantee.AT_MOST_ONCE
+    assert nearest(Guarantee.AT_MOST_ONCE, frozenset({Guarantee.EXACTLY_ONCE})) is Guarantee.EXACTLY_ONCE
+    assert nearest(Guarantee.EXACTLY_ONCE, frozenset()) is None
