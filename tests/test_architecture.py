@@ -42,9 +42,7 @@ def imports_of(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative imports hide where a module belongs"
             module = node.module or ""
-            found.update(
-                f"{module}.{alias.name}" if module == "fencepost" else module for alias in node.names
-            )
+            found.update(f"{module}.{alias.name}" if module == "fencepost" else module for alias in node.names)
     return {name for name in found if name.split(".")[0] == "fencepost"}
 
 

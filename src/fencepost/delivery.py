@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
-from fencepost.errors import Fenced
+from fencepost.errors import Fenced, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Step, Tenure, TopicPartition
 
@@ -28,9 +28,8 @@ class Sink(Protocol[R_contra]):
     """Where rows go."""
 
     def write(self, batch: Batch[R_contra]) -> Landed:
-        """Write the rows of the batch. Called at most once per attempt, with rows that can be read once.
+        """Write the rows, which can be read once. They are durable on return, or when the transaction ends.
 
-        Outside a transaction the rows are durable on return; inside one, when the transaction ends.
         Raises Unreachable (nothing written), Unknown (perhaps), Refused (never will be), InputCut.
         """
 
@@ -58,11 +57,14 @@ class Ledger(Progress, Protocol):
     def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
         """What is stored for the pipeline, without taking anything over. Empty when nothing is."""
 
-    def take_over(self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int]) -> Tenure:
+    def take_over(
+        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> Tenure:
         """Make `run` the owner of the partitions in `first`; its offsets count only where none is stored yet.
 
-        On return no earlier owner can move these positions, and the tenure holds what stands there. May be
-        repeated. Raises PositionLost where nothing is stored for the pipeline though the sink holds rows.
+        On return no earlier owner can move these positions, and the tenure holds what stands there. May be repeated.
+        Raises PositionLost where nothing is stored for the pipeline though the sink holds rows, TopicRecreated
+        where a stored topic id is another one.
         """
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
@@ -81,10 +83,7 @@ class AtomicSink(Sink[R_contra], Ledger, Protocol[R_contra]):
     """A sink that keeps the positions too, and can move both in one atomic step."""
 
     def transaction(self, batch: Batch[R_contra]) -> AbstractContextManager[Transaction[R_contra]]:
-        """Commits on a clean exit, rolls back on an exception; nothing is visible before it ends.
-
-        A commit without an answer raises Unknown.
-        """
+        """Commits on a clean exit, rolls back on an exception. A commit without an answer raises Unknown."""
 
 
 Observer = Callable[[Step, Batch[Any]], None]
@@ -110,14 +109,14 @@ def at_least_once(batch: Batch[R], sink: Sink[R], progress: Progress, see: Obser
     return landed
 
 
-def exactly_once(batch: Batch[R], store: AtomicSink[R], see: Observer) -> Landed:
+def exactly_once(batch: Batch[R], store: Sink[R], see: Observer) -> Landed:
+    if not isinstance(store, AtomicSink):
+        raise TypeError("exactly-once needs a sink that keeps its own positions; rules.py refuses this earlier")
     with store.transaction(batch) as transaction:
         return at_least_once(batch, transaction, transaction, see)
 
 
-def deliver(
-    guarantee: Guarantee, batch: Batch[R], sink: Sink[R], ledger: Ledger, see: Observer = nobody
-) -> Landed:
+def deliver(guarantee: Guarantee, batch: Batch[R], sink: Sink[R], ledger: Ledger, see: Observer = nobody) -> Landed:
     """Carry one batch under the guarantee; the same batch again changes nothing and says "already"."""
     already = Landed(rows=0, already=True)
     if ledger.done(batch):
@@ -130,17 +129,20 @@ def deliver(
             case Guarantee.AT_LEAST_ONCE:
                 landed = at_least_once(batch, sink, ledger, see)
             case Guarantee.EXACTLY_ONCE:
-                landed = exactly_once(batch, own_ledger(sink, ledger), see)
-    except Fenced:
-        if ledger.done(batch):  # our own earlier attempt arrived late: not a fence. Raises where it is one.
-            return already
-        raise
+                landed = exactly_once(batch, sink, see)
+    except (Fenced, Unknown, Unreachable) as trouble:
+        if not arrived(batch, ledger):
+            raise
+        if guarantee is Guarantee.AT_MOST_ONCE and not isinstance(trouble, Fenced):
+            raise  # advanced, but perhaps not written: the caller must hear of what may be lost
+        return already
     see(Step.DELIVERED, batch)
     return landed
 
 
-def own_ledger(sink: Sink[R], ledger: Ledger) -> AtomicSink[R]:
-    """The sink as the keeper of its own positions: without that, write and advance are two steps."""
-    if isinstance(sink, AtomicSink) and sink is ledger:
-        return sink
-    raise TypeError("exactly-once needs a sink that is its own ledger; rules.py refuses it earlier")
+def arrived(batch: Batch[Any], ledger: Ledger) -> bool:
+    """Did an attempt of our own land after all? Fenced where somebody else took over; False where nobody answers."""
+    try:
+        return ledger.done(batch)
+    except Unreachable:
+        return False

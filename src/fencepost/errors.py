@@ -5,10 +5,13 @@
     │   └── UnsupportedGuarantee   2   this combination cannot hold the declared guarantee
     ├── Unreachable                3   Kafka, the sink, Java or a process of the local stack does not answer
     ├── Fenced                     4   somebody else owns the position now; do not restart
+    │   └── Rewound                3   our own position is behind the batch: the store went back in time
     ├── Unknown                    5   it may have happened or not: read the position, never guess
     ├── Refused                    1   the sink said no; nothing of it was written
     ├── InputCut                   1   the rows ended before their span did; nothing may be committed
     └── PositionLost               1   where to go on cannot be known without a person
+        ├── TopicRecreated         1   the topic of that name is another one now
+        └── RecordsGone            1   records that were not read yet do not exist any more
 
 An error says what is wrong and where in its message, and what to do about it in `remedy`.
 The exceptions of a driver never leave the module that calls it: they are translated there, once.
@@ -76,6 +79,12 @@ class Fenced(FencepostError):
     exit_code = 4
 
 
+class Rewound(Fenced):
+    """Our own position lies before the batch: a failover lost it. Go on from the ledger."""
+
+    exit_code = 3
+
+
 class Unknown(FencepostError):
     """The outcome is unknown: it may have landed. Only the stored position can tell."""
 
@@ -92,3 +101,11 @@ class InputCut(FencepostError):
 
 class PositionLost(FencepostError):
     """No position is stored, and starting anew could lose or double what is there already."""
+
+
+class TopicRecreated(PositionLost):
+    """The topic was deleted and made anew: going on would skip or mix up records."""
+
+
+class RecordsGone(PositionLost):
+    """Unread records are gone, by retention or by deletion; names the partition and the range."""

@@ -16,7 +16,7 @@ PIPELINE = "shop"
 
 def owner(ledger: Ledger, *partitions: TopicPartition, start: int = 0) -> Tenure:
     """A new run takes over."""
-    return ledger.take_over(PIPELINE, uuid4(), dict.fromkeys(partitions or (ORDERS,), start))
+    return ledger.take_over(PIPELINE, uuid4(), dict.fromkeys(partitions or (ORDERS,), start), {})
 
 
 def batch(tenure: Tenure, start: int, end: int, rows: Any = ()) -> Batch[Any]:

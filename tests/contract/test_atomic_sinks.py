@@ -71,9 +71,7 @@ def test_the_same_batch_again_changes_nothing(subject: AtomicSubject) -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(4, 6), (2, 6), (0, 2)], ids=["gap", "overlap", "behind"])
-def test_a_batch_that_does_not_begin_at_the_position_is_refused(
-    subject: AtomicSubject, start: int, end: int
-) -> None:
+def test_a_batch_that_does_not_begin_at_the_position_is_refused(subject: AtomicSubject, start: int, end: int) -> None:
     tenure = owner(subject.open())
     carry(subject, tenure, 0, 3)
     with pytest.raises(Fenced):
@@ -242,5 +240,5 @@ def test_two_owners_race_and_one_is_fenced(subject: AtomicSubject) -> None:
 def test_no_stored_position_over_a_sink_that_is_not_empty_is_refused(subject: AtomicSubject) -> None:
     carry(subject, owner(subject.open()), 0, 3)
     with pytest.raises(PositionLost):
-        subject.open().take_over("renamed", uuid4(), {ORDERS: 0})
+        subject.open().take_over("renamed", uuid4(), {ORDERS: 0}, {})
     assert dict(subject.open().positions("renamed")) == {}

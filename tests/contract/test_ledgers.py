@@ -10,7 +10,7 @@ import pytest
 from contract.batches import ORDERS, PIPELINE, RETURNS, batch, owner
 from contract.subjects import LEDGERS, LedgerSubject
 from fencepost.delivery import Ledger
-from fencepost.errors import Fenced
+from fencepost.errors import Fenced, Rewound, TopicRecreated
 from fencepost.model import Batch, Span, TopicPartition
 
 
@@ -44,7 +44,7 @@ def test_takeover_counts_its_owners_and_tells_them_apart(ledger: Ledger) -> None
 
 def test_a_new_partition_starts_where_it_is_told_and_the_old_one_stays(ledger: Ledger) -> None:
     ledger.advance(batch(owner(ledger), 0, 4))
-    tenure = ledger.take_over(PIPELINE, uuid4(), {ORDERS: 0, RETURNS: 2})
+    tenure = ledger.take_over(PIPELINE, uuid4(), {ORDERS: 0, RETURNS: 2}, {})
     assert tenure.positions == {ORDERS: 4, RETURNS: 2}
 
 
@@ -116,10 +116,24 @@ def test_an_empty_span_is_done_for_its_owner_and_fenced_for_others(ledger: Ledge
 
 def test_pipelines_do_not_see_each_other(ledger: Ledger) -> None:
     tenure = owner(ledger)
-    other = ledger.take_over("other", uuid4(), {ORDERS: 3})
+    other = ledger.take_over("other", uuid4(), {ORDERS: 3}, {})
     ledger.advance(batch(tenure, 0, 5))
     assert dict(ledger.positions("other")) == {ORDERS: 3}
     ledger.advance(batch(other, 3, 4))
+
+
+def test_a_recreated_topic_is_refused_and_nothing_is_taken_over(ledger: Ledger) -> None:
+    tenure = ledger.take_over(PIPELINE, uuid4(), {ORDERS: 0}, {"orders": "id-1"})
+    with pytest.raises(TopicRecreated):
+        ledger.take_over(PIPELINE, uuid4(), {ORDERS: 0}, {"orders": "id-2"})
+    ledger.advance(batch(tenure, 0, 5))
+    assert ledger.take_over(PIPELINE, uuid4(), {ORDERS: 0}, {"orders": "id-1"}).positions == {ORDERS: 5}
+
+
+def test_a_position_behind_the_batch_says_that_the_store_went_back(ledger: Ledger) -> None:
+    tenure = owner(ledger)
+    with pytest.raises(Rewound):
+        ledger.done(batch(tenure, 5, 9))
 
 
 def test_a_renewed_owner_goes_on_and_its_own_stragglers_are_refused(ledger: Ledger) -> None:

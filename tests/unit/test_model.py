@@ -48,8 +48,8 @@ def test_a_batch_says_what_it_covers() -> None:
 
 def test_exactly_once_without_its_own_ledger_cannot_even_be_tried() -> None:
     ledger = MemoryLedger()
-    tenure = ledger.take_over("p", uuid4(), {ORDERS: 0})
-    with pytest.raises(TypeError, match="own ledger"):
+    tenure = ledger.take_over("p", uuid4(), {ORDERS: 0}, {})
+    with pytest.raises(TypeError, match="own positions"):
         deliver(Guarantee.EXACTLY_ONCE, Batch({ORDERS: Span(0, 1)}, [0], tenure), MemorySink([]), ledger)
 
 
@@ -63,8 +63,11 @@ def test_every_error_has_an_exit_code_of_the_table() -> None:
         "UnsupportedGuarantee": 2,
         "Unreachable": 3,
         "Fenced": 4,
+        "Rewound": 3,
         "Unknown": 5,
         "Refused": 1,
         "InputCut": 1,
         "PositionLost": 1,
+        "TopicRecreated": 1,
+        "RecordsGone": 1,
     }

@@ -114,7 +114,7 @@ class World:
 
     def new_process(self) -> None:
         store = ShakyStore(self.memory)
-        tenure = store.take_over("p", uuid4(), {ORDERS: 0})
+        tenure = store.take_over("p", uuid4(), {ORDERS: 0}, {})
         try:
             self.work(store, tenure)
         except Fenced:
@@ -214,7 +214,7 @@ def test_without_the_fence_exactly_once_is_seen_to_double(monkeypatch: pytest.Mo
 
 def test_a_renewal_whose_answer_was_lost_is_not_a_fence() -> None:
     store = MemoryStore()
-    tenure = store.take_over("p", uuid4(), {ORDERS: 0})
+    tenure = store.take_over("p", uuid4(), {ORDERS: 0}, {})
     token: UUID = uuid4()
     store.renew(tenure, token)
     assert store.renew(tenure, token).run == token

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fencepost import __version__
+from fencepost.cli import group, topic
 from fencepost.cli.output import note
 from fencepost.errors import FencepostError
 
@@ -21,6 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
 
 
 def _show_version(wanted: bool) -> None:

@@ -8,7 +8,7 @@ from threading import RLock
 from typing import Any
 from uuid import UUID
 
-from fencepost.errors import Fenced
+from fencepost.errors import Fenced, Rewound, TopicRecreated
 from fencepost.model import Batch, Tenure, TopicPartition
 
 
@@ -19,6 +19,7 @@ class Position:
     offset: int  # the next offset to read
     owner: UUID
     epoch: int  # how many owners there have been
+    topic_id: str | None
 
 
 Positions = dict[tuple[str, TopicPartition], Position]
@@ -38,6 +39,8 @@ class MemoryLedger:
                 return True
             if all(held[partition] == span.start for partition, span in batch.spans.items()):
                 return False
+            if all(held[partition] <= span.start for partition, span in batch.spans.items()):
+                raise Rewound(f"{batch}: the stored positions are {_text(held)}")
             raise Fenced(f"{batch}: the stored positions are {_text(held)}")
 
     def compare(self, batch: Batch[Any]) -> None:
@@ -55,20 +58,23 @@ class MemoryLedger:
     def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
         with self._lock:
             return {
-                partition: position.offset
-                for (name, partition), position in self._stored.items()
-                if name == pipeline
+                partition: position.offset for (name, partition), position in self._stored.items() if name == pipeline
             }
 
-    def take_over(self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int]) -> Tenure:
+    def take_over(
+        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> Tenure:
         with self._lock:
+            self._same_topics(pipeline, topic_ids)
             epochs = [position.epoch for (name, _), position in self._stored.items() if name == pipeline]
             epoch = max(epochs, default=0) + 1
             taken = {}
             for partition, offset in first.items():
                 held = self._stored.get((pipeline, partition))
                 taken[partition] = held.offset if held else offset
-                self._stored[pipeline, partition] = Position(taken[partition], run, epoch)
+                self._stored[pipeline, partition] = Position(
+                    taken[partition], run, epoch, topic_ids.get(partition.topic)
+                )
             return Tenure(pipeline, run, epoch, taken)
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
@@ -82,6 +88,15 @@ class MemoryLedger:
             for partition in tenure.positions:
                 self._stored[tenure.pipeline, partition].owner = run
             return Tenure(tenure.pipeline, run, tenure.epoch, offsets)
+
+    def _same_topics(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+        for (name, partition), position in self._stored.items():
+            now = topic_ids.get(partition.topic)
+            if name == pipeline and now and position.topic_id and now != position.topic_id:
+                raise TopicRecreated(
+                    f"{pipeline}: topic {partition.topic!r} was deleted and made anew",
+                    "set the positions if the new topic is to be read",
+                )
 
     def _held(self, batch: Batch[Any]) -> dict[TopicPartition, int]:
         """The stored offsets of the batch's partitions; Fenced where another owner holds one."""

@@ -50,14 +50,16 @@ class MemoryStore(MemoryLedger):
     def write(self, batch: Batch[Rows]) -> Landed:
         return MemorySink(self.memory.rows).write(batch)
 
-    def take_over(self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int]) -> Tenure:
+    def take_over(
+        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> Tenure:
         with self.memory.lock:
             if self.memory.rows and not self.positions(pipeline):
                 raise PositionLost(
                     f"no position is stored for pipeline {pipeline!r}, but the sink holds rows",
                     "set the positions yourself if you know where those rows end",
                 )
-            return super().take_over(pipeline, run, first)
+            return super().take_over(pipeline, run, first, topic_ids)
 
     @contextmanager
     def transaction(self, _batch: Batch[Rows]) -> Iterator[MemoryTransaction]:

@@ -1,0 +1,239 @@
+"""The ledger's SQL: positions with their owners, moved by compare-and-set. Every function is one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+
+from fencepost.errors import Fenced, PositionLost, Refused, Rewound, TopicRecreated, Unreachable
+from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.sinks.postgres.session import Connection, statement, table_name, translated, writer_name
+
+Held = dict[TopicPartition, tuple[int, UUID, int]]  # position, owner, epoch
+
+
+def install(connection: Connection, schema: str) -> None:
+    """Make our own schema and tables, where they are not there yet."""
+    there = connection.execute("SELECT to_regclass(%s)", (f'"{schema}".spans',)).fetchone()
+    if there and there[0]:
+        return
+    text = files("fencepost.sinks.postgres").joinpath("schema.sql").read_text()
+    with translated(f"make the schema {schema!r}"):
+        connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (schema,))  # CREATE IF NOT EXISTS races
+        try:
+            connection.execute(sql.SQL(text).format(schema=sql.Identifier(schema)))
+        finally:
+            connection.execute("SELECT pg_advisory_unlock(hashtext(%s))", (schema,))
+
+
+def read(connection: Connection, schema: str, pipeline: str) -> Held:
+    """Everything stored for the pipeline; nothing where our tables do not exist."""
+    there = connection.execute("SELECT to_regclass(%s)", (f'"{schema}".positions',)).fetchone()
+    if not there or not there[0]:
+        return {}
+    query = statement(
+        "SELECT topic, partition, position, owner, epoch FROM {schema}.positions WHERE pipeline = %s", schema
+    )
+    with translated("read the positions"):
+        rows = connection.execute(query, (pipeline,)).fetchall()
+    return {
+        TopicPartition(topic, partition): (position, owner, epoch) for topic, partition, position, owner, epoch in rows
+    }
+
+
+def compare(held: Held, batch: Batch[Any]) -> bool:
+    """At the end (True) or at the start (False) of the batch, under its owner; else Fenced."""
+    for partition in batch.spans:
+        _, owner, epoch = held.get(partition, (None, None, None))
+        if owner != batch.tenure.run:
+            now = f"run {owner} (epoch {epoch})" if owner else "nobody"
+            raise Fenced(f"{batch}: {partition} is owned by {now}, not by run {batch.tenure.run}")
+    stored = {partition: held[partition][0] for partition in batch.spans}
+    if all(stored[partition] == span.end for partition, span in batch.spans.items()):
+        return True
+    if all(stored[partition] == span.start for partition, span in batch.spans.items()):
+        return False
+    where = ", ".join(f"{partition} at {position}" for partition, position in sorted(stored.items()))
+    if all(stored[partition] <= span.start for partition, span in batch.spans.items()):
+        raise Rewound(f"{batch}: the stored positions are {where}")
+    raise Fenced(f"{batch}: the stored positions are {where}")
+
+
+_ADVANCE = """
+WITH span AS (
+    SELECT * FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(starts)s::bigint[], %(ends)s::bigint[])
+        AS span (topic, partition, start_offset, end_offset)
+), moved AS (
+    UPDATE {schema}.positions AS held
+    SET position = span.end_offset, moved_at = clock_timestamp()
+    FROM span
+    WHERE held.pipeline = %(pipeline)s AND held.topic = span.topic AND held.partition = span.partition
+      AND held.position = span.start_offset AND held.owner = %(run)s
+    RETURNING span.*
+)
+INSERT INTO {schema}.spans (pipeline, topic, partition, start_offset, end_offset, owner, rows, dead)
+SELECT %(pipeline)s, topic, partition, start_offset, end_offset, %(run)s, %(rows)s, %(dead)s FROM moved
+"""
+
+
+def advance(connection: Connection, schema: str, batch: Batch[Any], landed: Landed) -> None:
+    """Compare and set, and note the span, in one statement; Fenced when not every position moved.
+
+    The caller's transaction makes that all or nothing.
+    """
+    spans = sorted(batch.spans.items())
+    values = {
+        "topics": [partition.topic for partition, _ in spans],
+        "partitions": [partition.partition for partition, _ in spans],
+        "starts": [span.start for _, span in spans],
+        "ends": [span.end for _, span in spans],
+        "pipeline": batch.tenure.pipeline,
+        "run": batch.tenure.run,
+        "rows": landed.rows,
+        "dead": landed.dead,
+    }
+    with translated("advance the position"):
+        moved = connection.execute(statement(_ADVANCE, schema), values).rowcount
+    if moved != len(spans):
+        raise Fenced(f"{batch}: only {moved} of {len(spans)} positions stand where this batch begins")
+
+
+_WRITERS = """
+SELECT pid, pg_terminate_backend(pid, 5000)
+FROM pg_stat_activity
+WHERE application_name = %s AND datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+def end_writers(connection: Connection, pipeline: str) -> None:
+    """End the connections of earlier runs: a stopped one may hold a row that the takeover needs."""
+    try:
+        writers = connection.execute(_WRITERS, (writer_name(pipeline),)).fetchall()
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise Refused(
+            f"an earlier run of {pipeline!r} is connected under another role, which may not be ended by this one",
+            f"have an administrator end the connections whose application_name is {writer_name(pipeline)}, "
+            "with pg_terminate_backend(pid) over pg_stat_activity",
+        ) from error
+    except psycopg.Error as error:
+        raise Unreachable(f"PostgreSQL could not end the writers of earlier runs: {error}") from error
+    for pid, ended in writers:
+        if not ended:
+            raise Unreachable(f"the connection {pid} of an earlier run does not end", "see what holds it")
+
+
+def take_over(
+    connection: Connection, schema: str, wanted: Tenure, topic_ids: Mapping[str, str], table: str | None
+) -> Tenure:
+    """Inside the caller's transaction: lock, compare the topics, set the owner, read what stands there.
+
+    `table` is the target: where nothing is stored for the pipeline yet, it must be empty.
+    """
+    with translated("take over the positions"):
+        epoch = _next_epoch(connection, schema, wanted.pipeline)
+        stored = connection.execute(
+            statement(
+                "SELECT topic, partition, position, topic_id FROM {schema}.positions "
+                "WHERE pipeline = %s ORDER BY topic, partition FOR UPDATE",
+                schema,
+            ),
+            (wanted.pipeline,),
+        ).fetchall()
+        _same_topics(wanted.pipeline, {topic: topic_id for topic, _, _, topic_id in stored}, topic_ids)
+        if not stored and table is not None:
+            _refuse_rows(connection, wanted.pipeline, table)
+        positions = {TopicPartition(topic, partition): position for topic, partition, position, _ in stored}
+        taken = {partition: positions.get(partition, first) for partition, first in wanted.positions.items()}
+        tenure = Tenure(wanted.pipeline, wanted.run, epoch, taken)
+        _own(connection, schema, tenure, topic_ids)
+        return tenure
+
+
+def _next_epoch(connection: Connection, schema: str, pipeline: str) -> int:
+    """Locks the pipeline's row, so that takeovers queue up behind each other."""
+    query = statement(
+        "INSERT INTO {schema}.pipelines (pipeline, epoch, taken_at) VALUES (%s, 1, clock_timestamp()) "
+        "ON CONFLICT (pipeline) DO UPDATE SET epoch = pipelines.epoch + 1, taken_at = clock_timestamp() "
+        "RETURNING epoch",
+        schema,
+    )
+    (epoch,) = connection.execute(query, (pipeline,)).fetchone() or (1,)
+    return int(epoch)
+
+
+def _same_topics(pipeline: str, stored: Mapping[str, str | None], now: Mapping[str, str]) -> None:
+    for topic, topic_id in stored.items():
+        if topic_id and now.get(topic) and now[topic] != topic_id:
+            raise TopicRecreated(
+                f"topic {topic!r} was deleted and made anew since {pipeline!r} read it: its offsets mean other records",
+                f"to read the new one from its start: fencepost positions set --topic {topic} --to earliest",
+            )
+
+
+def _refuse_rows(connection: Connection, pipeline: str, table: str) -> None:
+    there = connection.execute("SELECT to_regclass(%s)", (table_name(table).as_string(connection),)).fetchone()
+    if not there or not there[0]:
+        return
+    query = sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(table_name(table))
+    (holds_rows,) = connection.execute(query).fetchone() or (False,)
+    if holds_rows:
+        raise PositionLost(
+            f"no position is stored for pipeline {pipeline!r}, but table {table!r} holds rows: "
+            "starting anew could double them",
+            "say where to go on with `fencepost positions set`, or use an empty table",
+        )
+
+
+_OWN = """
+INSERT INTO {schema}.positions AS held (pipeline, topic, partition, position, owner, epoch, topic_id)
+SELECT %(pipeline)s, topic, partition, position, %(run)s, %(epoch)s, topic_id
+FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(positions)s::bigint[], %(topic_ids)s::text[])
+    AS taken (topic, partition, position, topic_id)
+ON CONFLICT (pipeline, topic, partition) DO UPDATE
+SET owner = excluded.owner, epoch = excluded.epoch, topic_id = coalesce(excluded.topic_id, held.topic_id)
+"""
+
+
+def _own(connection: Connection, schema: str, tenure: Tenure, topic_ids: Mapping[str, str]) -> None:
+    taken = sorted(tenure.positions.items())
+    values = {
+        "pipeline": tenure.pipeline,
+        "run": tenure.run,
+        "epoch": tenure.epoch,
+        "topics": [partition.topic for partition, _ in taken],
+        "partitions": [partition.partition for partition, _ in taken],
+        "positions": [position for _, position in taken],
+        "topic_ids": [topic_ids.get(partition.topic) for partition, _ in taken],
+    }
+    connection.execute(statement(_OWN, schema), values)
+
+
+_RENEW = """
+UPDATE {schema}.positions AS held SET owner = %(new)s
+FROM unnest(%(topics)s::text[], %(partitions)s::integer[]) AS own (topic, partition)
+WHERE held.pipeline = %(pipeline)s AND held.topic = own.topic AND held.partition = own.partition
+  AND held.owner IN (%(old)s, %(new)s)
+RETURNING held.topic, held.partition, held.position
+"""
+
+
+def renew(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> Tenure:
+    """Inside the caller's transaction: the old token, or the new one already, becomes the new one; else Fenced."""
+    values = {
+        "pipeline": tenure.pipeline,
+        "old": tenure.run,
+        "new": run,
+        "topics": [partition.topic for partition in tenure.positions],
+        "partitions": [partition.partition for partition in tenure.positions],
+    }
+    with translated("renew the ownership"):
+        rows = connection.execute(statement(_RENEW, schema), values).fetchall()
+    if len(rows) != len(tenure.positions):
+        raise Fenced(f"{tenure.pipeline}: another run owns its positions now")
+    positions = {TopicPartition(topic, partition): position for topic, partition, position in rows}
+    return Tenure(tenure.pipeline, run, tenure.epoch, positions)

@@ -1,0 +1,37 @@
+-- Fencepost's own tables. Running pipelines need no more than SELECT, INSERT, UPDATE and DELETE on them.
+CREATE SCHEMA IF NOT EXISTS {schema};
+
+-- One row per pipeline: whoever takes over or adds a partition locks it first.
+CREATE TABLE IF NOT EXISTS {schema}.pipelines (
+    pipeline   text PRIMARY KEY,
+    epoch      bigint NOT NULL DEFAULT 0,     -- how many owners there have been
+    taken_at   timestamptz
+);
+
+-- The ledger. Position 5 means that 0 to 4 are done.
+CREATE TABLE IF NOT EXISTS {schema}.positions (
+    pipeline   text NOT NULL REFERENCES {schema}.pipelines,
+    topic      text NOT NULL,
+    partition  integer NOT NULL,
+    position   bigint NOT NULL CHECK (position >= 0),
+    owner      uuid NOT NULL,                 -- the run that may move it
+    epoch      bigint NOT NULL,
+    topic_id   text,                          -- tells a recreated topic from the one that was read
+    moved_at   timestamptz,
+    PRIMARY KEY (pipeline, topic, partition)
+) WITH (fillfactor = 50);
+
+-- What each commit covered: for status, receipts and the audit's search for gaps. Nothing is decided by it.
+CREATE TABLE IF NOT EXISTS {schema}.spans (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    pipeline     text NOT NULL,
+    topic        text NOT NULL,
+    partition    integer NOT NULL,
+    start_offset bigint NOT NULL,
+    end_offset   bigint NOT NULL,
+    owner        uuid NOT NULL,
+    rows         bigint NOT NULL,
+    dead         bigint NOT NULL,
+    landed_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX IF NOT EXISTS spans_by_partition ON {schema}.spans (pipeline, topic, partition, start_offset);

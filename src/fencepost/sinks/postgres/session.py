@@ -1,0 +1,114 @@
+"""One connection to PostgreSQL, and the seam where the driver's errors become ours."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import LiteralString
+
+import psycopg
+from psycopg import pq, sql
+from psycopg.rows import TupleRow
+
+from fencepost.errors import FencepostError, Refused, Unknown, Unreachable
+
+Connection = psycopg.Connection[TupleRow]
+
+# SQLSTATE classes in which the same rows would fail again; anything else may pass after a wait
+REFUSALS = {
+    "0A": "not supported",
+    "21": "cardinality",
+    "22": "a value does not fit",
+    "23": "a constraint is violated",
+    "28": "login failed",
+    "3D": "no such database",
+    "3F": "no such schema",
+    "42": "no such table or column, or no right to it",
+    "XX": "internal error",
+}
+
+WRITER_SETTINGS = {
+    "lock_timeout": "30s",  # a stopped attempt of our own must not block us for ever
+    "idle_in_transaction_session_timeout": "10min",
+    "datestyle": "ISO",
+    "timezone": "UTC",
+}
+
+KEEPALIVE = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+
+def writer_name(pipeline: str) -> str:
+    """The application_name of a pipeline's writers: PostgreSQL cuts names at 63 bytes, so it is a hash."""
+    return f"fencepost:{hashlib.sha256(pipeline.encode()).hexdigest()[:16]}"
+
+
+def connect(dsn: str, application_name: str) -> Connection:
+    """A connection in autocommit; transactions are begun and ended by name."""
+    with translated("connect to PostgreSQL"):
+        connection = psycopg.connect(dsn, autocommit=True, application_name=application_name, **KEEPALIVE)  # type: ignore[arg-type]
+        for name, value in WRITER_SETTINGS.items():
+            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        connection.pgconn.nonblocking = 0  # COPY goes straight through libpq, which then waits by itself
+        return connection
+
+
+@contextmanager
+def translated(doing: str, answer_matters: bool = False) -> Iterator[None]:
+    """Turn the driver's errors into ours. `answer_matters`: without an answer it may have happened."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _translate(error, doing, answer_matters) from error
+
+
+def _translate(error: psycopg.Error, doing: str, answer_matters: bool) -> FencepostError:
+    message = (error.diag.message_primary or str(error) or type(error).__name__).strip()
+    state = error.sqlstate or ""
+    if answer_matters and (not state or state.startswith(("57", "08"))):
+        return Unknown(f"PostgreSQL gave no answer to {doing}: {message}")
+    if state[:2] in REFUSALS:
+        detail = f" ({error.diag.message_detail})" if error.diag.message_detail else ""
+        return Refused(f"PostgreSQL refused to {doing}: {message}{detail}")
+    return Unreachable(f"PostgreSQL could not {doing}: {message}", "see whether it runs and can be reached")
+
+
+def roll_back(connection: Connection) -> None:
+    """Leave the transaction. In the middle of a COPY, or on a broken line, that means leaving the connection."""
+    if connection.pgconn.transaction_status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR):
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error:
+            connection.close()
+    elif connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+        connection.close()
+
+
+def commit(connection: Connection) -> None:
+    """Raises Unknown when no answer comes; a transaction that had failed before says so here at the latest."""
+    with translated("commit", answer_matters=True):
+        answer = connection.execute("COMMIT").statusmessage
+    if answer != "COMMIT":
+        raise Refused(f"PostgreSQL rolled back instead of committing: it answered {answer}")
+
+
+def table_name(table: str) -> sql.Identifier:
+    """`orders` or `shop.orders`, quoted by the driver."""
+    return sql.Identifier(*table.split("."))
+
+
+def copy_statement(table: str, columns: list[str]) -> sql.Composed:
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(table_name(table), names)
+
+
+def statement(text: LiteralString, schema: str) -> sql.Composed:
+    """One of our own statements, with the ledger's schema filled in."""
+    return sql.SQL(text).format(schema=sql.Identifier(schema))

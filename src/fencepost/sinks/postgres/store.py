@@ -1,0 +1,130 @@
+"""The store: one connection's view of the sink and its ledger, and the transaction that moves both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.sinks.postgres import ledger
+from fencepost.sinks.postgres.columns import Column
+from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.session import Connection, commit, connect, roll_back, translated, writer_name
+
+Rows = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class PostgresSettings:
+    """What a writer must know; it crosses to Spark's workers."""
+
+    dsn: str
+    pipeline: str
+    table: str  # `orders` or `shop.orders`
+    columns: tuple[Column, ...]  # in the order of the rows' own
+    schema: str = "fencepost"  # where our own tables are
+
+    def __repr__(self) -> str:
+        return f"PostgresSettings({self.pipeline!r} into {self.table!r})"  # the DSN may hold a password
+
+
+class PostgresStore:
+    """An atomic sink on one connection, which is opened when it is first needed."""
+
+    def __init__(self, settings: PostgresSettings) -> None:
+        self._settings = settings
+        self._open: Connection | None = None
+
+    # -- the sink
+
+    def write(self, batch: Batch[Rows]) -> Landed:
+        """Rows in a transaction of their own: for the two guarantees that take two steps."""
+        with self._transaction() as connection:
+            return self._copy(connection, batch)
+
+    @contextmanager
+    def transaction(self, _batch: Batch[Rows]) -> Iterator[PostgresTransaction]:
+        with self._transaction() as connection:
+            yield PostgresTransaction(self, connection)
+
+    # -- the ledger
+
+    def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
+        held = ledger.read(self.connection(), self._settings.schema, pipeline)
+        return {partition: position for partition, (position, _, _) in held.items()}
+
+    def done(self, batch: Batch[Any]) -> bool:
+        held = ledger.read(self.connection(), self._settings.schema, batch.tenure.pipeline)
+        return ledger.compare(held, batch)
+
+    def advance(self, batch: Batch[Any]) -> None:
+        with self._transaction() as connection:
+            ledger.advance(connection, self._settings.schema, batch, Landed(rows=0))
+
+    def take_over(
+        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> Tenure:
+        ledger.install(self.connection(), self._settings.schema)
+        ledger.end_writers(self.connection(), pipeline)
+        wanted = Tenure(pipeline, run, 0, first)
+        with self._transaction() as connection:
+            return ledger.take_over(connection, self._settings.schema, wanted, topic_ids, self._settings.table)
+
+    def renew(self, tenure: Tenure, run: UUID) -> Tenure:
+        ledger.end_writers(self.connection(), tenure.pipeline)
+        with self._transaction() as connection:
+            return ledger.renew(connection, self._settings.schema, tenure, run)
+
+    # -- the connection
+
+    def connection(self) -> Connection:
+        if self._open is None or self._open.closed or self._open.broken:
+            self._open = connect(self._settings.dsn, writer_name(self._settings.pipeline))
+        return self._open
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        connection = self.connection()
+        with translated("begin a transaction"):
+            connection.execute("BEGIN")
+        try:
+            yield connection
+        except BaseException:
+            roll_back(connection)
+            raise
+        commit(connection)
+
+    def _copy(self, connection: Connection, batch: Batch[Rows]) -> Landed:
+        copier = Copier(connection, self._settings.table, self._settings.columns)
+        rows = 0
+        for part in batch.rows:
+            if part.num_rows:
+                copier.copy(part)
+                rows += part.num_rows
+        return Landed(rows=rows)
+
+
+class PostgresTransaction:
+    """Rows and position in one transaction; the compare-and-set comes last, so a stalled writer blocks nobody."""
+
+    def __init__(self, store: PostgresStore, connection: Connection) -> None:
+        self._store = store
+        self._connection = connection
+        self._landed = Landed(rows=0)
+
+    def write(self, batch: Batch[Rows]) -> Landed:
+        self._landed = self._store._copy(self._connection, batch)
+        return self._landed
+
+    def advance(self, batch: Batch[Any]) -> None:
+        ledger.advance(self._connection, self._store._settings.schema, batch, self._landed)
