@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from contract.postgres_subject import InPostgres
 from fencepost.delivery import AtomicSink, Ledger, Sink
 from fencepost.errors import InputCut
 from fencepost.ledgers.memory import MemoryLedger, Positions
@@ -83,7 +84,10 @@ class InMemoryStore(InMemorySink):
 
 Maker = Callable[[pytest.FixtureRequest], Any]
 
-ATOMIC_SINKS: dict[str, Maker] = {"memory": lambda _: InMemoryStore()}
+ATOMIC_SINKS: dict[str, Maker] = {
+    "memory": lambda _: InMemoryStore(),
+    "postgres": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request),
+}
 SINKS: dict[str, Maker] = {
     "memory": lambda _: InMemorySink(),
     **{f"{k}-store": v for k, v in ATOMIC_SINKS.items()},

@@ -50,14 +50,20 @@ def writer_name(pipeline: str) -> str:
     return f"fencepost:{hashlib.sha256(pipeline.encode()).hexdigest()[:16]}"
 
 
-def connect(dsn: str, application_name: str) -> Connection:
+def connect(dsn: str) -> Connection:
     """A connection in autocommit; transactions are begun and ended by name."""
     with translated("connect to PostgreSQL"):
-        connection = psycopg.connect(dsn, autocommit=True, application_name=application_name, **KEEPALIVE)  # type: ignore[arg-type]
+        connection = psycopg.connect(dsn, autocommit=True, application_name="fencepost", **KEEPALIVE)  # type: ignore[arg-type]
         for name, value in WRITER_SETTINGS.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         connection.pgconn.nonblocking = 0  # COPY goes straight through libpq, which then waits by itself
         return connection
+
+
+def mark_as_writer(connection: Connection, pipeline: str) -> None:
+    """From now on the pipeline's next owner may end this connection."""
+    with translated("begin to write"):
+        connection.execute("SELECT set_config('application_name', %s, false)", (writer_name(pipeline),))
 
 
 @contextmanager
@@ -80,7 +86,20 @@ def _translate(error: psycopg.Error, doing: str, answer_matters: bool) -> Fencep
     return Unreachable(f"PostgreSQL could not {doing}: {message}", "see whether it runs and can be reached")
 
 
-def roll_back(connection: Connection) -> None:
+@contextmanager
+def transaction(connection: Connection) -> Iterator[Connection]:
+    """Begin; then commit on a clean exit, roll back on an exception."""
+    with translated("begin a transaction"):
+        connection.execute("BEGIN")
+    try:
+        yield connection
+    except BaseException:
+        _roll_back(connection)
+        raise
+    _commit(connection)
+
+
+def _roll_back(connection: Connection) -> None:
     """Leave the transaction. In the middle of a COPY, or on a broken line, that means leaving the connection."""
     if connection.pgconn.transaction_status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR):
         try:
@@ -91,7 +110,7 @@ def roll_back(connection: Connection) -> None:
         connection.close()
 
 
-def commit(connection: Connection) -> None:
+def _commit(connection: Connection) -> None:
     """Raises Unknown when no answer comes; a transaction that had failed before says so here at the latest."""
     with translated("commit", answer_matters=True):
         answer = connection.execute("COMMIT").statusmessage

@@ -14,7 +14,7 @@ from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.sinks.postgres import ledger
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.copying import Copier
-from fencepost.sinks.postgres.session import Connection, commit, connect, roll_back, translated, writer_name
+from fencepost.sinks.postgres.session import Connection, connect, mark_as_writer, transaction
 
 Rows = Iterator[pa.RecordBatch]
 
@@ -39,17 +39,18 @@ class PostgresStore:
     def __init__(self, settings: PostgresSettings) -> None:
         self._settings = settings
         self._open: Connection | None = None
+        self._writes = False  # is the open connection marked as a writer's?
 
     # -- the sink
 
     def write(self, batch: Batch[Rows]) -> Landed:
         """Rows in a transaction of their own: for the two guarantees that take two steps."""
-        with self._transaction() as connection:
+        with transaction(self._writer()) as connection:
             return self._copy(connection, batch)
 
     @contextmanager
     def transaction(self, _batch: Batch[Rows]) -> Iterator[PostgresTransaction]:
-        with self._transaction() as connection:
+        with transaction(self._writer()) as connection:
             yield PostgresTransaction(self, connection)
 
     # -- the ledger
@@ -63,7 +64,7 @@ class PostgresStore:
         return ledger.compare(held, batch)
 
     def advance(self, batch: Batch[Any]) -> None:
-        with self._transaction() as connection:
+        with transaction(self._writer()) as connection:
             ledger.advance(connection, self._settings.schema, batch, Landed(rows=0))
 
     def take_over(
@@ -72,37 +73,33 @@ class PostgresStore:
         ledger.install(self.connection(), self._settings.schema)
         ledger.end_writers(self.connection(), pipeline)
         wanted = Tenure(pipeline, run, 0, first)
-        with self._transaction() as connection:
+        with transaction(self.connection()) as connection:
             return ledger.take_over(connection, self._settings.schema, wanted, topic_ids, self._settings.table)
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
         ledger.end_writers(self.connection(), tenure.pipeline)
-        with self._transaction() as connection:
+        with transaction(self.connection()) as connection:
             return ledger.renew(connection, self._settings.schema, tenure, run)
 
     # -- the connection
 
     def connection(self) -> Connection:
         if self._open is None or self._open.closed or self._open.broken:
-            self._open = connect(self._settings.dsn, writer_name(self._settings.pipeline))
+            self._open = connect(self._settings.dsn)
+            self._writes = False
         return self._open
+
+    def _writer(self) -> Connection:
+        connection = self.connection()
+        if not self._writes:
+            mark_as_writer(connection, self._settings.pipeline)
+            self._writes = True
+        return connection
 
     def close(self) -> None:
         if self._open is not None:
             self._open.close()
             self._open = None
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        connection = self.connection()
-        with translated("begin a transaction"):
-            connection.execute("BEGIN")
-        try:
-            yield connection
-        except BaseException:
-            roll_back(connection)
-            raise
-        commit(connection)
 
     def _copy(self, connection: Connection, batch: Batch[Rows]) -> Landed:
         copier = Copier(connection, self._settings.table, self._settings.columns)
