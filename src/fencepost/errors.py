@@ -8,6 +8,7 @@
     │   └── Rewound                3   our own position is behind the batch: the store went back in time
     ├── Unknown                    5   it may have happened or not: read the position, never guess
     ├── Refused                    1   the sink said no; nothing of it was written
+    │   └── Poison                 1   records that cannot be decoded, cast or stored, by their offsets
     ├── InputCut                   1   the rows ended before their span did; nothing may be committed
     └── PositionLost               1   where to go on cannot be known without a person
         ├── TopicRecreated         1   the topic of that name is another one now
@@ -19,6 +20,7 @@ The exceptions of a driver never leave the module that calls it: they are transl
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,16 +40,25 @@ class FencepostError(Exception):
     def __str__(self) -> str:
         return f"{self.message}: {self.remedy}" if self.remedy else self.message
 
+    def facts(self) -> dict[str, object]:
+        """Everything that the error carries: what crosses from a Spark task to its driver."""
+        return {"error": type(self).__name__, **self.__dict__}
+
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.__dict__)
+        return from_facts, (self.facts(),)
 
 
-def _rebuild(kind: type[FencepostError], facts: dict[str, object]) -> FencepostError:
-    """Errors cross process boundaries (a Spark task to its driver) with everything they carry."""
-    error = kind.__new__(kind)
-    error.__dict__.update(facts)
-    error.args = (facts["message"],)
+def from_facts(facts: Mapping[str, object]) -> FencepostError:
+    """The error again, on the other side of a process boundary."""
+    kinds = {kind.__name__: kind for kind in _tree(FencepostError)}
+    kind = kinds[str(facts["error"])]
+    error = kind.__new__(kind, facts["message"])
+    error.__dict__.update({name: value for name, value in facts.items() if name != "error"})
     return error
+
+
+def _tree(kind: type[FencepostError]) -> list[type[FencepostError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in _tree(child))]
 
 
 class Usage(FencepostError):
@@ -93,6 +104,20 @@ class Unknown(FencepostError):
 
 class Refused(FencepostError):
     """The sink refused the rows; trying the same rows again changes nothing."""
+
+
+class Poison(Refused):
+    """Records of one partition that cannot be decoded, cast or stored; `records` holds (offset, reason)."""
+
+    def __init__(self, partition: str, records: Sequence[tuple[int, str]]) -> None:
+        (offset, reason), *more = records
+        also = f" (and {len(more)} more)" if more else ""
+        super().__init__(
+            f"{partition} offset {offset}{also}: {reason}",
+            "mend the transform or the table, or set on_error: dead_letter to put such records aside",
+        )
+        self.partition = partition
+        self.records = list(records)
 
 
 class InputCut(FencepostError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from uuid import uuid4
 
 import pytest
 
 from fencepost.delivery import deliver
-from fencepost.errors import FencepostError, UnsupportedGuarantee
+from fencepost.errors import FencepostError, Poison, UnsupportedGuarantee, _tree, from_facts
 from fencepost.guarantee import Guarantee
 from fencepost.ledgers.memory import MemoryLedger
 from fencepost.model import Batch, Span, Tenure, TopicPartition
@@ -40,6 +41,14 @@ def test_batches_and_errors_cross_process_boundaries_whole() -> None:
     assert (str(copy), copy.nearest) == (str(error), error.nearest)
 
 
+def test_an_error_crosses_as_json_with_everything_it_carries() -> None:
+    error = Poison("orders/2", [(17, "not a number"), (19, "too long")])
+    copy = from_facts(json.loads(json.dumps(error.facts())))
+    assert isinstance(copy, Poison)
+    assert str(copy) == str(error)
+    assert [tuple(record) for record in copy.records] == error.records
+
+
 def test_a_batch_says_what_it_covers() -> None:
     batch = Batch({ORDERS: Span(0, 3)}, (), Tenure("shop", uuid4(), 1, {ORDERS: 0}))
     assert str(batch) == "shop: orders/0 [0, 3)"
@@ -54,10 +63,7 @@ def test_exactly_once_without_its_own_ledger_cannot_even_be_tried() -> None:
 
 
 def test_every_error_has_an_exit_code_of_the_table() -> None:
-    def tree(kind: type[FencepostError]) -> list[type[FencepostError]]:
-        return [kind, *(below for child in kind.__subclasses__() for below in tree(child))]
-
-    assert {kind.__name__: kind.exit_code for kind in tree(FencepostError)} == {
+    assert {kind.__name__: kind.exit_code for kind in _tree(FencepostError)} == {
         "FencepostError": 1,
         "Usage": 2,
         "UnsupportedGuarantee": 2,
@@ -66,6 +72,7 @@ def test_every_error_has_an_exit_code_of_the_table() -> None:
         "Rewound": 3,
         "Unknown": 5,
         "Refused": 1,
+        "Poison": 1,
         "InputCut": 1,
         "PositionLost": 1,
         "TopicRecreated": 1,

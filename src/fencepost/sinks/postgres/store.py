@@ -10,10 +10,12 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from fencepost.errors import Refused
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.sinks.postgres import ledger
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.poison import find_poison
 from fencepost.sinks.postgres.session import Connection, connect, mark_as_writer, transaction
 
 Rows = Iterator[pa.RecordBatch]
@@ -106,7 +108,10 @@ class PostgresStore:
         rows = 0
         for part in batch.rows:
             if part.num_rows:
-                copier.copy(part)
+                try:
+                    copier.copy(part)
+                except Refused as refusal:
+                    raise find_poison(connection, copier, part, batch.only_span()[0], refusal) from refusal
                 rows += part.num_rows
         return Landed(rows=rows)
 

@@ -1,0 +1,116 @@
+"""The shape of the rows between Spark and a sink: the transform's columns, and where each row came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fencepost.errors import Refused
+from fencepost.model import TopicPartition
+from fencepost.sinks.postgres.columns import json_field
+from fencepost.transforms import FunctionName
+
+FROM = "_from"
+PROVENANCE = pa.schema(
+    [
+        pa.field("_topic", pa.string()),
+        pa.field("_partition", pa.int32()),
+        pa.field("_offset", pa.int64()),
+        pa.field("_n", pa.int32()),  # which output of that event
+    ]
+)
+
+ArrowTransform = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """How a task's Arrow batches become the sink's rows. Crosses to the workers; loads the function there."""
+
+    provenance: bool  # keep where each row came from
+    arrow: FunctionName | None = None  # a transform of record batches, applied in the task itself
+
+    @cached_property
+    def _transform(self) -> ArrowTransform | None:
+        return self.arrow.load() if self.arrow else None
+
+    def rows(self, partition: TopicPartition, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows for the sink, batch by batch, in order."""
+        count = OutputCount()
+        for batch in batches:
+            made = self._made(batch)
+            yield self._with_provenance(partition, made, count) if self.provenance else _without(made, FROM)
+
+    def schema(self, source: pa.Schema) -> pa.Schema:
+        """The columns that the sink gets for batches of this schema."""
+        made = self._made(_empty(source)).schema
+        columns = [field for field in made if field.name != FROM]
+        return pa.schema([*columns, *PROVENANCE] if self.provenance else columns)
+
+    def _made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._transform is None:
+            return batch
+        made = self._transform(batch)
+        if not isinstance(made, pa.RecordBatch):
+            raise Refused(f"{self.arrow} returned {type(made).__name__}, not a pyarrow.RecordBatch")
+        return _nested_as_json(made)
+
+    def _with_provenance(self, partition: TopicPartition, batch: pa.RecordBatch, count: OutputCount) -> pa.RecordBatch:
+        offsets = batch.column(FROM)
+        if pa.types.is_struct(offsets.type):
+            offsets = pc.struct_field(offsets, "offset")
+        columns = _without(batch, FROM)
+        size = batch.num_rows
+        where = [pa.repeat(partition.topic, size), pa.repeat(pa.scalar(partition.partition, pa.int32()), size)]
+        arrays = [*columns.columns, *where, offsets, count.of(offsets)]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*columns.schema, *PROVENANCE]))
+
+
+class OutputCount:
+    """Numbers the outputs of each event: the rows of one event follow each other, across batches too."""
+
+    def __init__(self) -> None:
+        self._offset: int | None = None
+        self._seen = 0
+
+    def of(self, offsets: pa.Array) -> pa.Array:
+        if not len(offsets):
+            return pa.array([], pa.int32())
+        if offsets[0].as_py() != self._offset and not _repeats(offsets):
+            self._offset, self._seen = offsets[-1].as_py(), 1
+            return pa.repeat(pa.scalar(0, pa.int32()), len(offsets))
+        return pa.array([self._next(offset) for offset in offsets.to_pylist()], pa.int32())
+
+    def _next(self, offset: int) -> int:
+        if offset != self._offset:
+            self._offset, self._seen = offset, 0
+        self._seen += 1
+        return self._seen - 1
+
+
+def _repeats(offsets: pa.Array) -> bool:
+    return bool(pc.any(pc.equal(offsets[1:], offsets[:-1])).as_py())
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _without(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    return batch.drop_columns([name]) if name in batch.schema.names else batch
+
+
+def _nested_as_json(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Lists, structs and maps as JSON text, but for where the row came from."""
+    for index, field in enumerate(batch.schema):
+        if pa.types.is_nested(field.type) and field.name != FROM:
+            texts = [
+                None if value is None else json.dumps(value, default=str) for value in batch.column(index).to_pylist()
+            ]
+            batch = batch.set_column(index, json_field(field.name), pa.array(texts, pa.string()))
+    return batch

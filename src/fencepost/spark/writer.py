@@ -1,0 +1,76 @@
+"""What runs in a Spark task: one Kafka partition's rows, delivered through the sink's partition face."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from fencepost.delivery import Observer, deliver, nobody
+from fencepost.errors import FencepostError, InputCut
+from fencepost.guarantee import Guarantee
+from fencepost.model import Batch, Tenure
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.spark.input_guard import GUARD
+from fencepost.spark.plan import TaskSpans
+from fencepost.spark.rows import RowShape
+
+RESULT_SCHEMA = "topic string, partition int, outcome string"  # the outcome as JSON
+
+_stores: dict[tuple[PostgresSettings, Any], PostgresStore] = {}
+
+
+@dataclass
+class PartitionWriter:
+    """Called once per task by mapInArrow. It returns what happened, errors too: raising would only cause retries."""
+
+    guarantee: Guarantee
+    tenure: Tenure
+    settings: PostgresSettings
+    spans: TaskSpans  # by task
+    shape: RowShape
+    see: Observer = nobody
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        GUARD.install()  # before the task's first row is read
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("a partition writer runs inside a Spark task")
+        partition, span = self.spans[context.partitionId()]
+        rows = self.shape.rows(partition, _whole(batches))
+        try:
+            store = _store(self.settings, self.tenure)
+            batch = Batch({partition: span}, rows, self.tenure)
+            outcome: dict[str, Any] = asdict(deliver(self.guarantee, batch, store, store, self.see))
+        except InputCut:
+            raise  # Spark knows better what went wrong before us
+        except FencepostError as error:
+            outcome = error.facts()
+        yield pa.RecordBatch.from_pylist(
+            [{"topic": partition.topic, "partition": partition.partition, "outcome": json.dumps(outcome)}],
+            schema=pa.schema({"topic": pa.string(), "partition": pa.int32(), "outcome": pa.string()}),
+        )
+
+
+def _whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+    GUARD.require_complete()
+
+
+def _store(settings: PostgresSettings, tenure: Tenure) -> PostgresStore:
+    """A worker keeps one connection, for the pipeline and run that it works for."""
+    key = (settings, tenure.run)
+    if key not in _stores:
+        for store in _stores.values():
+            store.close()
+        _stores.clear()
+        _stores[key] = PostgresStore(settings)
+    return _stores[key]
