@@ -46,9 +46,13 @@ class RowShape:
             made = self._made(batch)
             yield self._with_provenance(partition, made, count) if self.provenance else _without(made, FROM)
 
+    def made_schema(self, source: pa.Schema) -> pa.Schema:
+        """What the transform makes of batches of this schema."""
+        return self._made(_empty(source)).schema
+
     def schema(self, source: pa.Schema) -> pa.Schema:
         """The columns that the sink gets for batches of this schema."""
-        made = self._made(_empty(source)).schema
+        made = self.made_schema(source)
         columns = [field for field in made if field.name != FROM]
         return pa.schema([*columns, *PROVENANCE] if self.provenance else columns)
 

@@ -1,0 +1,5 @@
+"""What the PostgreSQL sink can do."""
+
+from fencepost.rules import Face, SinkTraits
+
+TRAITS = SinkTraits("postgres", frozenset({Face.PARTITION}), atomic=True)

@@ -1,0 +1,98 @@
+"""A topic as a stream: always read_committed, never silent about records that are gone."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
+from fencepost.errors import Usage
+from fencepost.model import TopicPartition
+from fencepost.spec import SourceSpec, ValueFormat
+
+MALFORMED = "_malformed"  # the raw text of a value that is not JSON of the schema
+EVENT_ID = "fencepost.id"  # the header that holds an event's id
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """How the topic is read and what its records look like to a transform."""
+
+    spec: SourceSpec
+    kafka: Mapping[str, str]
+    batch_records: int
+    headers: bool = False  # headers cost time on every record: only where the transform asks for them
+
+    def stream(self, spark: SparkSession, positions: Mapping[TopicPartition, int]) -> DataFrame:
+        """The records from these positions on, which list every partition."""
+        offsets: dict[str, dict[str, int]] = defaultdict(dict)
+        for partition, position in positions.items():
+            offsets[partition.topic][str(partition.partition)] = position
+        options = {
+            **{f"kafka.{key}": value for key, value in self.kafka.items()},
+            "kafka.isolation.level": "read_committed",
+            "subscribe": self.spec.topic,
+            "startingOffsets": json.dumps(offsets),
+            "failOnDataLoss": "true",
+            "includeHeaders": str(self.headers).lower(),
+            "maxOffsetsPerTrigger": str(self.batch_records),
+        }
+        return spark.readStream.format("kafka").options(**options).load()
+
+    def empty(self, spark: SparkSession) -> DataFrame:
+        """No record, in the form that Kafka's records have: to try a transform on."""
+        headers = ", headers array<struct<key: string, value: binary>>" if self.headers else ""
+        columns = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
+        return spark.createDataFrame([], f"{columns}, timestampType int{headers}")
+
+    def events(self, records: DataFrame) -> DataFrame:
+        """Records as a transform sees them: the columns that are always there, and a JSON value's fields."""
+        place = f.struct("topic", "partition", "offset").alias("_from")
+        always = ["timestamp", "topic", "partition", "offset"]
+        columns = [f.col("key"), self._value(), *self._headers(), *map(f.col, always), place]
+        if not self._has_fields():
+            return records.select(*columns)
+        return self._with_fields(records.select(*columns, self._parsed().alias("_json")))
+
+    def _with_fields(self, parsed: DataFrame) -> DataFrame:
+        """A value that is not JSON of the schema fails as soon as one of its fields is asked for."""
+        kind = cast(StructType, parsed.schema["_json"].dataType)
+        fields = [name for name in kind.fieldNames() if name != MALFORMED]
+        columns = [name for name in parsed.columns if name != "_json"]
+        clash = sorted(set(fields) & set(columns))
+        if clash:
+            raise Usage(f"source.schema: {', '.join(clash)} is a column of every event already", "rename it")
+        broken = f.raise_error(f.concat(f.lit("not JSON of the schema: "), f.col(f"_json.{MALFORMED}"))).cast(kind)
+        whole = f.when(f.col(f"_json.{MALFORMED}").isNull(), f.col("_json")).otherwise(broken)
+        checked = parsed.withColumn("_json", whole)
+        return checked.select(*map(f.col, columns), *(f.col(f"_json.`{name}`") for name in fields))
+
+    def _has_fields(self) -> bool:
+        return self.spec.value is ValueFormat.JSON and bool(self.spec.fields)
+
+    def malformed(self, records: DataFrame) -> DataFrame | None:
+        """Where values are not JSON of the schema; None where there is no schema to break."""
+        if not self._has_fields():
+            return None
+        text = self._parsed().getField(MALFORMED)
+        return records.select("topic", "partition", "offset", text.alias("text")).where(f.col("text").isNotNull())
+
+    def _parsed(self) -> Column:
+        schema = f"{self.spec.fields}, {MALFORMED} string"
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED}
+        return f.from_json(f.col("value").cast("string"), schema, options)
+
+    def _value(self) -> Column:
+        return f.col("value") if self.spec.value is ValueFormat.BYTES else f.col("value").cast("string").alias("value")
+
+    def _headers(self) -> list[Column]:
+        if not self.headers:
+            return []
+        named = f.filter("headers", lambda header: header["key"] == EVENT_ID)
+        return [f.col("headers"), f.get(named, f.lit(0))["value"].cast("string").alias("event_id")]

@@ -1,0 +1,116 @@
+"""The transform of a pipeline, applied to each batch, and the rows that come of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+
+from fencepost.errors import Usage
+from fencepost.sinks.postgres.columns import json_field
+from fencepost.spark.rows import FROM, RowShape
+from fencepost.spark.source import KafkaSource
+from fencepost.spec import PipelineSpec, TransformSpec, ValueFormat
+from fencepost.transforms import FunctionName
+
+NESTED = (ArrayType, MapType, StructType, VariantType)
+ALWAYS = ("key", "value", "timestamp", FROM)
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A resolved transform: what is read, what is done on Spark, what in the task, and the columns that result."""
+
+    source: KafkaSource
+    spec: TransformSpec | None
+    folder: str
+    shape: RowShape
+    columns: pa.Schema  # what the sink gets
+    carries_provenance: bool  # `_from` comes out of it
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """The batch's rows as the task's writer expects them: JSON for what is nested, and the offset."""
+        made = self._on_spark(self.source.events(records))
+        if self.shape.arrow:
+            return made
+        kept = [_flat(made, name) for name in made.columns if name != FROM]
+        offset = [f.col(f"{FROM}.offset").alias(FROM)] if self.shape.provenance else []
+        return made.select(*kept, *offset)
+
+    def _on_spark(self, events: DataFrame) -> DataFrame:
+        return _on_spark(events, self.spec, self.folder, self.source)
+
+
+def resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Transform:
+    """Try the transform on no records. Raises Usage with Spark's own words where it does not fit the source."""
+    try:
+        return _resolve(spark, spec, source)
+    except ParseException as error:
+        raise Usage(f"transform.sql: {_first_line(error)}") from error
+    except AnalysisException as error:
+        try:
+            return _resolve(spark, spec, replace(source, headers=True))  # it may have asked for headers or event_id
+        except AnalysisException:
+            raise Usage(f"the transform does not fit the events: {_first_line(error)}") from error
+
+
+def _resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Transform:
+    transform, folder = spec.transform, spec.folder
+    made = _on_spark(source.events(source.empty(spark)), transform, folder, source)
+    arrow = FunctionName(transform.arrow, folder) if transform and transform.arrow else None
+    on_spark = to_arrow_schema(made.schema) if arrow else pa.schema([_arrow_field(made, name) for name in made.columns])
+    carried = RowShape(provenance=False, arrow=arrow).made_schema(on_spark)
+    carries_provenance = FROM in carried.names
+    shape = RowShape(provenance=carries_provenance and spec.sink.options.provenance, arrow=arrow)
+    columns = shape.schema(on_spark)
+    repeated = sorted({name for name in columns.names if columns.names.count(name) > 1})
+    if repeated:
+        raise Usage(f"the transform gives column {repeated[0]!r} twice", "rename one of them")
+    return Transform(source, transform, folder, shape, columns, carries_provenance)
+
+
+def _on_spark(events: DataFrame, spec: TransformSpec | None, folder: str, source: KafkaSource) -> DataFrame:
+    if spec is None:
+        return events.select(*_as_it_is(events, source))
+    if spec.sql is not None:
+        events.createOrReplaceTempView("events")
+        return events.sparkSession.sql(spec.sql)
+    if spec.spark is not None:
+        made = FunctionName(spec.spark, folder).load()(events)
+        if not isinstance(made, DataFrame):
+            raise Usage(f"transform.spark: {spec.spark} returned {type(made).__name__}, not a DataFrame")
+        return made
+    return events
+
+
+def _as_it_is(events: DataFrame, source: KafkaSource) -> list[str]:
+    """Without a transform: a JSON value's fields, or key and value as they are."""
+    if source.spec.value is ValueFormat.JSON and source.spec.fields:
+        start = events.columns.index(FROM)
+        return [*events.columns[start + 1 :], FROM]
+    return list(ALWAYS)
+
+
+def _flat(frame: DataFrame, name: str) -> Column:
+    """A nested column as JSON text; fields without a value are kept as null."""
+    column = f.col(f"`{name}`")
+    if isinstance(frame.schema[name].dataType, NESTED):
+        return f.to_json(column, {"ignoreNullFields": "false"}).alias(name)
+    return column
+
+
+def _arrow_field(frame: DataFrame, name: str) -> pa.Field:
+    field = frame.schema[name]
+    if isinstance(field.dataType, NESTED) and name != FROM:
+        return json_field(name)
+    arrow: pa.Field = to_arrow_schema(StructType([field]))[0]
+    return arrow
+
+
+def _first_line(error: AnalysisException) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,248 @@
+"""The pipeline file: fencepost.yml becomes a frozen PipelineSpec, or a list of what is wrong in it, by line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from fencepost.errors import Usage
+from fencepost.guarantee import Guarantee
+
+FILE_NAME = "fencepost.yml"
+_ENVIRONMENT = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _seconds(value: object) -> object:
+    """`500ms`, `1s`, `2m` or a number of seconds."""
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    return timedelta(seconds=float(match["number"]) * _UNITS[match["unit"]]) if match else value
+
+
+Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class ValueFormat(StrEnum):
+    BYTES = "bytes"
+    STRING = "string"
+    JSON = "json"
+
+
+class OnError(StrEnum):
+    STOP = "stop"
+    DEAD_LETTER = "dead_letter"
+
+
+class SourceSpec(_Part):
+    """The topic, where to begin where no position is stored, and what its values are."""
+
+    topic: TopicName
+    start: Literal["earliest", "latest"] | datetime | dict[int, Annotated[int, Field(ge=0)]] = "earliest"
+    value: ValueFormat = ValueFormat.BYTES
+    fields: str | None = Field(
+        None, alias="schema", description='of JSON values, as in "id long, amount decimal(10,2)"'
+    )
+
+    @field_validator("start")
+    @classmethod
+    def _zoned(cls, start: object) -> object:
+        if isinstance(start, datetime) and start.tzinfo is None:
+            raise PydanticCustomError("zone", "a time needs a zone, as in 2026-01-31T12:00:00Z")
+        return start
+
+    @model_validator(mode="after")
+    def _fields_with_json(self) -> SourceSpec:
+        if self.fields and self.value is not ValueFormat.JSON:
+            raise PydanticCustomError("schema", "a schema goes with value: json")
+        return self
+
+
+class TransformSpec(_Part):
+    """What happens to the events on the way; exactly one of the three."""
+
+    sql: str | None = Field(None, description="a query over the view `events`")
+    spark: str | None = Field(None, description="module:function or file.py:function, DataFrame to DataFrame")
+    arrow: str | None = Field(None, description="module:function or file.py:function, RecordBatch to RecordBatch")
+
+    @model_validator(mode="after")
+    def _just_one(self) -> TransformSpec:
+        if sum(kind is not None for kind in (self.sql, self.spark, self.arrow)) != 1:
+            raise PydanticCustomError("transform", "give one of sql, spark or arrow")
+        return self
+
+
+class PostgresOptions(_Part):
+    """A table in PostgreSQL."""
+
+    dsn: str | None = Field(None, description="libpq's connection string; absent: the local stack", repr=False)
+    table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)?$")]
+    mode: Literal["append"] = "append"
+    provenance: bool = Field(True, description="keep _topic, _partition, _offset and _n of each row")
+    ledger_schema: str = Field("fencepost", description="where Fencepost's own tables are")
+
+
+class SinkSpec(_Part):
+    """Where the events go."""
+
+    format: Literal["postgres"]
+    options: PostgresOptions
+
+
+class BatchSpec(_Part):
+    """How much is carried at once, and how often."""
+
+    records: Annotated[int, Field(ge=1)] = 500_000
+    every: Seconds = timedelta(seconds=1)
+
+
+class PipelineSpec(_Part):
+    """One pipeline: a topic, a transform, a sink, and the guarantee under which it runs."""
+
+    name: Name
+    guarantee: Guarantee
+    engine: Literal["spark"] = "spark"
+    kafka: dict[str, str] = Field(default_factory=dict, repr=False)
+    source: SourceSpec
+    transform: TransformSpec | None = None
+    sink: SinkSpec
+    on_error: OnError = OnError.STOP
+    batch: BatchSpec = BatchSpec()
+    spark: dict[str, str] = Field(default_factory=dict)
+    folder: str = Field(".", exclude=True, description="what the names of files are relative to")
+
+    @field_validator("kafka", "spark", mode="before")
+    @classmethod
+    def _texts(cls, settings: object) -> object:
+        if not isinstance(settings, Mapping):
+            return settings
+        return {str(key): _text(value) for key, value in settings.items()}
+
+
+def _text(value: object) -> object:
+    """YAML's true and 5 as Kafka and Spark write them."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def find(start: Path | None = None) -> Path:
+    """The pipeline file of the working directory or the nearest of its parents."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / FILE_NAME).is_file():
+            return folder / FILE_NAME
+    raise Usage(f"there is no {FILE_NAME} in {here} or above it", "make one with `fencepost init NAME`, or give --spec")
+
+
+def load(path: Path) -> PipelineSpec:
+    """Read and check a pipeline file. Raises Usage that names each problem by line and key."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Usage(f"{path} cannot be read: {error}") from error
+    return parse(text, path.name, str(path.resolve().parent))
+
+
+def parse(text: str, name: str = FILE_NAME, folder: str = ".") -> PipelineSpec:
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise Usage(f"{name}{line}: not YAML: {error.problem}") from error
+    if not isinstance(content, dict):
+        raise Usage(f"{name}: a pipeline file holds keys and values, and this one does not", "see `fencepost init`")
+    lines = _Lines(tree)
+    problems: list[str] = []
+    filled = _fill(content, (), lines, problems)
+    try:
+        spec = PipelineSpec.model_validate({**filled, "folder": folder})
+    except ValidationError as error:
+        problems += [_problem(details, lines) for details in error.errors(include_url=False)]
+    if problems:
+        raise Usage("; ".join(f"{name} {problem}" for problem in problems))
+    return spec
+
+
+def _fill(value: Any, path: tuple[Any, ...], lines: _Lines, problems: list[str]) -> Any:
+    """`${NAME}` and `${NAME:-default}` from the environment, in every text."""
+    if isinstance(value, dict):
+        return {key: _fill(below, (*path, key), lines, problems) for key, below in value.items()}
+    if not isinstance(value, str):
+        return value
+
+    def fill(match: re.Match[str]) -> str:
+        found: str | None = os.environ.get(match["name"], match["default"])
+        if found is None:
+            problems.append(f"line {lines.of(path)}: {_dotted(path)}: the environment has no {match['name']}")
+        return found or ""
+
+    return _ENVIRONMENT.sub(fill, value)
+
+
+class _Lines:
+    """Where each key of the file stands."""
+
+    def __init__(self, tree: yaml.Node | None) -> None:
+        self._lines = dict(self._walk(tree, ()))
+
+    def of(self, path: Sequence[Any]) -> int:
+        """The line of the key, or of the nearest one above it."""
+        known = tuple(path)
+        while known and known not in self._lines:
+            known = known[:-1]
+        return self._lines.get(known, 1)
+
+    def _walk(self, node: yaml.Node | None, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], int]]:
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                below = (*path, key.value)
+                yield below, key.start_mark.line + 1
+                yield from self._walk(value, below)
+
+
+def _problem(details: ErrorDetails, lines: _Lines) -> str:
+    path = tuple(part for part in details["loc"] if isinstance(part, str | int))
+    where = f"line {lines.of(path)}: {_dotted(path)}"
+    if details["type"] == "extra_forbidden":
+        near = get_close_matches(str(path[-1]), _keys_beside(path), n=1)
+        return f"{where}: no such key" + (f"; did you mean {near[0]!r}?" if near else "")
+    if details["type"] == "missing":
+        return f"{where}: is required"
+    given = details["input"]
+    shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and path[-1] != "dsn" else ""
+    return f"{where}: {details['msg'][0].lower()}{details['msg'][1:]}{shown}"
+
+
+def _keys_beside(path: Sequence[Any]) -> list[str]:
+    """The keys that are allowed where an unknown one was found."""
+    parts: dict[str, type[BaseModel]] = {
+        "source": SourceSpec,
+        "transform": TransformSpec,
+        "sink": SinkSpec,
+        "options": PostgresOptions,
+        "batch": BatchSpec,
+    }
+    model = parts.get(path[-2], PipelineSpec) if len(path) > 1 else PipelineSpec
+    return [field.alias or name for name, field in model.model_fields.items() if not field.exclude]
+
+
+def _dotted(path: Sequence[Any]) -> str:
+    return ".".join(map(str, path)) or "the file"
