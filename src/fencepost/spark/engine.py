@@ -1,142 +1,85 @@
-"""The Spark engine: one streaming query that carries batches until it is drained, stopped or in trouble."""
+"""The Spark engine of a pipeline: session, transform, table and topic, opened and checked once per run."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from threading import Event
-from typing import Any
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
 
-from fencepost.delivery import Observer, deliver, nobody
-from fencepost.errors import FencepostError, Refused, from_facts
-from fencepost.guarantee import Guarantee
-from fencepost.model import Batch, Landed, Tenure, TopicPartition
-from fencepost.rules import choose_face
+from fencepost.cluster.client import Cluster
+from fencepost.cluster.positions import TopicReader
+from fencepost.delivery import Observer
+from fencepost.errors import Usage
+from fencepost.local.jars import fetch
+from fencepost.local.java import find
+from fencepost.model import Tenure, TopicPartition
+from fencepost.news import BatchDone
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
-from fencepost.sinks.postgres.traits import TRAITS
-from fencepost.spark import plan
-from fencepost.spark.transform import Transform
-from fencepost.spark.writer import RESULT_SCHEMA, PartitionWriter
-
-
-@dataclass(frozen=True)
-class BatchReport:
-    """What one batch did."""
-
-    number: int
-    positions: Mapping[TopicPartition, int]  # where it left them
-    rows: int
-    dead: int
-    already: int  # partitions that an earlier attempt had done
+from fencepost.sinks.postgres.table import fit_columns, make_table
+from fencepost.spark.session import open_session, settings_of
+from fencepost.spark.source import KafkaSource
+from fencepost.spark.stream import BatchStream
+from fencepost.spark.transform import Transform, resolve
+from fencepost.spec import PipelineSpec
 
 
 @dataclass
-class Stopped(Exception):
-    """The run was asked to stop; raised at the start of a batch, when nothing is under way."""
+class SparkEngine:
+    """Carries a pipeline's batches on Spark; its ledger is the sink itself."""
 
-
-class PartitionsAdded(Exception):
-    """The topic has partitions that this run does not own yet."""
-
-
-@dataclass
-class SparkRun:
-    """One term's work: everything that a batch needs."""
-
+    spec: PipelineSpec
     spark: SparkSession
     transform: Transform
-    guarantee: Guarantee
+    topic: TopicReader
     settings: PostgresSettings
-    tenure: Tenure
-    report: Callable[[BatchReport], None]
-    before_batch: Callable[[], None] = lambda: None  # raises when the topic is not the same any more
-    stop: Event = field(default_factory=Event)
-    see: Observer = nobody
-    trouble: BaseException | None = None
+    ledger: PostgresStore
+    stop: Event
+    see: Observer
 
-    def carry(self, once: bool, every: str) -> None:
-        """Run until drained (once) or stopped. Raises what a batch raised; Spark's own errors as they are."""
-        checkpoint = Path(tempfile.mkdtemp(prefix="fencepost-"))
-        try:
-            query = self._start(checkpoint, once, every)
-            self._wait(query)
-        finally:
-            shutil.rmtree(checkpoint, ignore_errors=True)
+    def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return self.topic.positions(stored, self.spec.source.start)
 
-    def _start(self, checkpoint: Path, once: bool, every: str) -> StreamingQuery:
-        stream = self.transform.source.stream(self.spark, self.tenure.positions)
-        writer = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", checkpoint.as_uri())
-        return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+    def topic_ids(self) -> Mapping[str, str]:
+        return {self.spec.source.topic: self.topic.topic_id}
 
-    def _wait(self, query: StreamingQuery) -> None:
-        try:
-            while not query.awaitTermination(0.2):  # type: ignore[arg-type]
-                if self.stop.is_set() and not query.status["isTriggerActive"]:
-                    query.stop()
-        except PySparkException:
-            if isinstance(self.trouble, Stopped):
-                return
-            if self.trouble is not None:
-                raise self.trouble from None  # Spark buries it in text; this is the one that was raised
-            raise
+    def carry(self, tenure: Tenure, once: bool, report: Callable[[BatchDone], None]) -> None:
+        def landed(done: BatchDone) -> None:
+            self.topic.mirror(self.spec.name, done.positions)
+            report(replace(done, ends=self.topic.ends(tenure.positions)))
+            self.topic.require_same()
 
-    def _batch(self, records: DataFrame, number: int) -> None:
-        try:
-            self._go_on()
-            self.report(self._carry_batch(records, number))
-        except BaseException as error:  # noqa: BLE001 (kept whole on our side: what crosses to Spark is text)
-            self.trouble = error
-            raise RuntimeError(f"batch {number}: {type(error).__name__}") from None
-
-    def _go_on(self) -> None:
-        if self.stop.is_set():
-            raise Stopped
-        self.before_batch()
-
-    def _carry_batch(self, records: DataFrame, number: int) -> BatchReport:
-        spans = plan.spans_of(records)
-        if any(partition not in self.tenure.positions for partition, _ in spans):
-            raise PartitionsAdded
-        rows = self.transform.apply(records)
-        choose_face(TRAITS, plan.wide_node(rows))
-        landed = self._by_tasks(rows, spans) if plan.task_count(rows) else self._without_tasks(spans)
-        return BatchReport(
-            number,
-            {partition: span.end for partition, span in spans},
-            sum(one.rows for one in landed),
-            sum(one.dead for one in landed),
-            sum(one.already for one in landed),
+        stream = BatchStream(
+            self.spark,
+            self.transform,
+            self.spec.guarantee,
+            self.settings,
+            tenure,
+            report=landed,
+            before_batch=self.topic.require_same,
+            stop=self.stop,
+            see=self.see,
         )
-
-    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans) -> list[Landed]:
-        if plan.task_spans(rows) != spans:
-            raise Refused("the transform's tasks do not read one Kafka partition each, in the order of the source")
-        writer = PartitionWriter(self.guarantee, self.tenure, self.settings, spans, self.transform.shape, self.see)
-        outcomes = [json.loads(row.outcome) for row in rows.mapInArrow(writer, RESULT_SCHEMA).collect()]  # type: ignore[arg-type]
-        troubles = [from_facts(outcome) for outcome in outcomes if "error" in outcome]
-        if troubles:
-            raise _worst(troubles)
-        return [Landed(**outcome) for outcome in outcomes]
-
-    def _without_tasks(self, spans: plan.TaskSpans) -> list[Landed]:
-        """A plan that can give no row has no tasks either; the positions move all the same."""
-        store = PostgresStore(self.settings)
-        try:
-            batches: list[Batch[Any]] = [Batch({at: span}, iter(()), self.tenure) for at, span in spans]
-            return [deliver(self.guarantee, batch, store, store, self.see) for batch in batches]
-        finally:
-            store.close()
+        stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
 
 
-def _worst(troubles: list[FencepostError]) -> FencepostError:
-    """The one that decides: being fenced ends a run whatever else happened, then what a person must mend."""
-    order = {4: 0, 1: 1, 2: 1, 5: 2, 3: 3}
-    return min(troubles, key=lambda error: order[error.exit_code])
+@contextmanager
+def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[SparkEngine]:
+    """Open everything, cheapest first, and check what can be checked before an event moves."""
+    options = spec.sink.options
+    if options.dsn is None or "bootstrap.servers" not in spec.kafka:
+        raise Usage("the pipeline says neither where Kafka is nor where PostgreSQL is", "start one with `fencepost up`")
+    topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
+    plain = PostgresSettings(options.dsn, spec.name, options.table, (), options.ledger_schema)
+    with closing(PostgresStore(plain)) as ledger:
+        connection = ledger.connection()
+        spark = open_session(spec.name, settings_of(spec.spark, fetch("spark")), str(find().home))
+        source = KafkaSource(spec.source, spec.kafka, spec.batch.records)
+        transform = resolve(spark, spec, source)
+        columns, exists = fit_columns(connection, options.table, transform.columns)
+        if not exists:
+            make_table(connection, options.table, columns)
+        settings = replace(plain, columns=columns)
+        yield SparkEngine(spec, spark, transform, topic, settings, ledger, stop, see)

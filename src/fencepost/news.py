@@ -1,0 +1,50 @@
+"""What a run tells while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from fencepost.model import TopicPartition
+
+
+@dataclass(frozen=True)
+class Started:
+    """The run owns its positions and begins to read, at first and after each trouble."""
+
+    run: UUID
+    epoch: int
+    positions: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class BatchDone:
+    """One batch has landed."""
+
+    number: int
+    positions: Mapping[TopicPartition, int]  # where it left them
+    rows: int
+    dead: int
+    already: int  # partitions that an earlier attempt had done
+    ends: Mapping[TopicPartition, int]  # where the log ends, as far as the engine knows
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Something does not answer; the run will try again."""
+
+    trouble: str
+    seconds: float
+
+
+News = Started | BatchDone | Waiting
+Listener = Callable[[News], None]
+
+
+def unheard(_news: News) -> None:
+    """The listener that is used when nobody listens."""
+
+
+class PartitionsAdded(Exception):
+    """The topic has partitions that this run does not own yet."""

@@ -1,0 +1,128 @@
+"""One streaming query that carries batches until it is drained, stopped or in trouble."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from fencepost.delivery import Observer, deliver, nobody
+from fencepost.errors import FencepostError, Refused, from_facts
+from fencepost.guarantee import Guarantee
+from fencepost.model import Batch, Landed, Tenure
+from fencepost.news import BatchDone, PartitionsAdded
+from fencepost.rules import choose_face
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres.traits import TRAITS
+from fencepost.spark import plan
+from fencepost.spark.transform import Transform
+from fencepost.spark.writer import RESULT_SCHEMA, PartitionWriter
+
+
+class Stopped(Exception):
+    """The run was asked to stop; raised at the start of a batch, when nothing is under way."""
+
+
+@dataclass
+class BatchStream:
+    """One term's work: everything that a batch needs."""
+
+    spark: SparkSession
+    transform: Transform
+    guarantee: Guarantee
+    settings: PostgresSettings
+    tenure: Tenure
+    report: Callable[[BatchDone], None]
+    before_batch: Callable[[], object] = lambda: None  # raises when the topic is not the same any more
+    stop: Event = field(default_factory=Event)
+    see: Observer = nobody
+    trouble: BaseException | None = None
+
+    def carry(self, once: bool, every: str) -> None:
+        """Run until drained (once) or stopped. Raises what a batch raised; Spark's own errors as they are."""
+        checkpoint = Path(tempfile.mkdtemp(prefix="fencepost-"))
+        try:
+            query = self._start(checkpoint, once, every)
+            self._wait(query)
+        finally:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+    def _start(self, checkpoint: Path, once: bool, every: str) -> StreamingQuery:
+        stream = self.transform.source.stream(self.spark, self.tenure.positions)
+        writer = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", checkpoint.as_uri())
+        return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+
+    def _wait(self, query: StreamingQuery) -> None:
+        try:
+            while not query.awaitTermination(0.2):  # type: ignore[arg-type]
+                if self.stop.is_set() and not query.status["isTriggerActive"]:
+                    query.stop()
+        except PySparkException:
+            if isinstance(self.trouble, Stopped):
+                return
+            if self.trouble is not None:
+                raise self.trouble from None  # Spark buries it in text; this is the one that was raised
+            raise
+
+    def _batch(self, records: DataFrame, number: int) -> None:
+        try:
+            self._go_on()
+            self.report(self._carry_batch(records, number))
+        except BaseException as error:  # noqa: BLE001 (kept whole on our side: what crosses to Spark is text)
+            self.trouble = error
+            raise RuntimeError(f"batch {number}: {type(error).__name__}") from None
+
+    def _go_on(self) -> None:
+        if self.stop.is_set():
+            raise Stopped
+        self.before_batch()
+
+    def _carry_batch(self, records: DataFrame, number: int) -> BatchDone:
+        spans = plan.spans_of(records)
+        if any(partition not in self.tenure.positions for partition, _ in spans):
+            raise PartitionsAdded
+        rows = self.transform.apply(records)
+        choose_face(TRAITS, plan.wide_node(rows))
+        landed = self._by_tasks(rows, spans) if plan.task_count(rows) else self._without_tasks(spans)
+        return BatchDone(
+            number,
+            {partition: span.end for partition, span in spans},
+            sum(one.rows for one in landed),
+            sum(one.dead for one in landed),
+            sum(one.already for one in landed),
+            ends={},
+        )
+
+    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans) -> list[Landed]:
+        if plan.task_spans(rows) != spans:
+            raise Refused("the transform's tasks do not read one Kafka partition each, in the order of the source")
+        writer = PartitionWriter(self.guarantee, self.tenure, self.settings, spans, self.transform.shape, self.see)
+        outcomes = [json.loads(row.outcome) for row in rows.mapInArrow(writer, RESULT_SCHEMA).collect()]  # type: ignore[arg-type]
+        troubles = [from_facts(outcome) for outcome in outcomes if "error" in outcome]
+        if troubles:
+            raise _worst(troubles)
+        return [Landed(**outcome) for outcome in outcomes]
+
+    def _without_tasks(self, spans: plan.TaskSpans) -> list[Landed]:
+        """A plan that can give no row has no tasks either; the positions move all the same."""
+        store = PostgresStore(self.settings)
+        try:
+            batches: list[Batch[Any]] = [Batch({at: span}, iter(()), self.tenure) for at, span in spans]
+            return [deliver(self.guarantee, batch, store, store, self.see) for batch in batches]
+        finally:
+            store.close()
+
+
+def _worst(troubles: list[FencepostError]) -> FencepostError:
+    """The one that decides: being fenced ends a run whatever else happened, then what a person must mend."""
+    order = {4: 0, 1: 1, 2: 1, 5: 2, 3: 3}
+    return min(troubles, key=lambda error: order[error.exit_code])
