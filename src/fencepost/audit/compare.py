@@ -12,17 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from fencepost.guarantee import ALLOWED, Anomaly, Guarantee, Ruling
+from fencepost.outcome import Outcome
 
 Id = Hashable
-
-
-class Outcome(StrEnum):
-    """What a sender knows about one event."""
-
-    ACKED = "acked"  # it is in the log
-    UNKNOWN = "unknown"  # it may be in the log, once or not at all
-    REFUSED = "refused"  # it is not in the log
-    ABORTED = "aborted"  # its transaction was aborted: in the log perhaps, but never to be read
 
 
 class Verdict(StrEnum):

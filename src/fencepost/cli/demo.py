@@ -1,0 +1,18 @@
+"""`fencepost demo`."""
+
+from __future__ import annotations
+
+import typer
+
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, note, say
+
+
+def demo(output: FormatOption = OutputFormat.TEXT) -> None:
+    """Show the whole story on a stack of its own, which is gone afterwards."""
+    from fencepost.demo.story import tell_story
+
+    verdict = tell_story(say if output is OutputFormat.TEXT else note)
+    if output is OutputFormat.JSON:
+        emit_json(verdict.as_json())
+    if not verdict.holds:
+        raise typer.Exit(1)

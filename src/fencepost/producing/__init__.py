@@ -1,0 +1,1 @@
+"""Producers: events into a topic, and what became of each."""
