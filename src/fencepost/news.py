@@ -24,10 +24,11 @@ class BatchDone:
 
     number: int
     positions: Mapping[TopicPartition, int]  # where it left them
+    records: int  # offsets that it went over
     rows: int
     dead: int
     already: int  # partitions that an earlier attempt had done
-    ends: Mapping[TopicPartition, int]  # where the log ends, as far as the engine knows
+    lag: int = 0  # offsets that are still to be read, in the whole topic
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,13 @@ class SparkEngine:
         return {self.spec.source.topic: self.topic.topic_id}
 
     def carry(self, tenure: Tenure, once: bool, report: Callable[[BatchDone], None]) -> None:
+        standing = dict(tenure.positions)
+
         def landed(done: BatchDone) -> None:
+            standing.update(done.positions)
             self.topic.mirror(self.spec.name, done.positions)
-            report(replace(done, ends=self.topic.ends(tenure.positions)))
+            ends = self.topic.ends(standing)
+            report(replace(done, lag=sum(max(end - standing[at], 0) for at, end in ends.items())))
             self.topic.require_same()
 
         stream = BatchStream(

@@ -96,10 +96,10 @@ class BatchStream:
         return BatchDone(
             number,
             {partition: span.end for partition, span in spans},
+            sum(span.end - span.start for _, span in spans),
             sum(one.rows for one in landed),
             sum(one.dead for one in landed),
             sum(one.already for one in landed),
-            ends={},
         )
 
     def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans) -> list[Landed]:

@@ -1,0 +1,46 @@
+"""`fencepost status` and `fencepost peek`: what a pipeline has done, without touching it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
+from fencepost.cli.pipelines import SpecOption, pipeline_spec
+
+
+def status(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
+    """Show where the pipeline is: position, lag and owner of each partition, the rate, and the last batch."""
+    from fencepost.status import pipeline_status
+
+    found = pipeline_status(pipeline_spec(spec))
+    if output is OutputFormat.JSON:
+        emit_json(asdict(found))
+        return
+    rows = [[at.topic, at.partition, at.position, at.end, at.lag, at.owner, at.epoch] for at in found.partitions]
+    emit_table(["topic", "partition", "position", "end", "lag", "owner", "epoch"], rows)
+    last = found.last_batch.isoformat(timespec="seconds") if found.last_batch else "never"
+    say(
+        f"\n{found.pipeline}, {found.guarantee}: lag {found.lag:,}, {found.rate:,.0f} rows/s over the last minute, "
+        f"{found.rows:,} rows landed, {found.dead:,} put aside, last batch {last}"
+    )
+
+
+def peek(
+    spec: SpecOption = None,
+    most: Annotated[int, typer.Option("--most", "-n", min=1, max=10_000, help="How many rows.")] = 10,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Show the last rows of the sink. As JSON: one object per row."""
+    from fencepost.sinks.postgres.reading import last_rows, reader
+
+    options = pipeline_spec(spec).sink.options
+    with reader(options.dsn or "") as connection:
+        names, rows = last_rows(connection, options.table, most)
+    if output is OutputFormat.JSON:
+        for row in rows:
+            emit_json(dict(zip(names, row, strict=True)))
+    else:
+        emit_table(names, [list(row) for row in rows])

@@ -1,0 +1,51 @@
+"""Which pipeline a command is about: its file, completed by the local stack where it names no servers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.errors import Unreachable
+from fencepost.spec import PipelineSpec, find, load
+
+if TYPE_CHECKING:
+    from fencepost.local import Stack
+
+SpecOption = Annotated[
+    Path | None,
+    typer.Option("--spec", help="The pipeline file.", show_default="fencepost.yml here or above"),
+]
+
+
+def pipeline_spec(path: Path | None, offline: bool = False) -> PipelineSpec:
+    """The pipeline file, with the local stack's addresses where it gives none."""
+    spec = load(path or find())
+    if offline:
+        return spec
+    if "bootstrap.servers" not in spec.kafka:
+        spec = spec.model_copy(update={"kafka": {**spec.kafka, "bootstrap.servers": _stack().bootstrap_servers}})
+    if spec.sink.options.dsn is None:
+        dsn = "" if _libpq_knows() else _stack().dsn
+        options = spec.sink.options.model_copy(update={"dsn": dsn})
+        spec = spec.model_copy(update={"sink": spec.sink.model_copy(update={"options": options})})
+    return spec
+
+
+def _libpq_knows() -> bool:
+    """libpq's own variables say where PostgreSQL is."""
+    return any(os.environ.get(name) for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE"))
+
+
+def _stack() -> Stack:
+    from fencepost.local import running
+
+    stack = running()
+    if stack is None:
+        raise Unreachable(
+            "the pipeline file names no servers, and no local stack is running",
+            "run `fencepost up`, or set kafka.bootstrap.servers and sink.options.dsn",
+        )
+    return stack

@@ -1,0 +1,60 @@
+"""`fencepost run`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, note, say
+from fencepost.cli.pipelines import SpecOption, pipeline_spec
+
+INTERRUPTED = 130
+
+
+def run(
+    spec: SpecOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Carry what is there now, then end.")] = False,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Run the pipeline of this folder under its declared guarantee.
+
+    Ctrl-C and SIGTERM finish the batch that is under way; a second Ctrl-C ends at once. Nothing is lost either way.
+    Another run of the same pipeline takes over, and this one then ends with 4.
+    """
+    from fencepost.cli.run_output import RunOutput, texts
+    from fencepost.news import News, Started
+    from fencepost.pipeline import Pipeline
+
+    as_json = output is OutputFormat.JSON
+    listener = RunOutput(as_json)
+    signals: list[int] = []
+
+    def asked(number: int, _frame: FrameType | None) -> None:
+        if signal.SIGINT in signals and number == signal.SIGINT:
+            os._exit(INTERRUPTED)  # at once: the fence makes that safe
+        signals.append(number)
+        pipeline.stop()
+        note("\nfinishing the batch; Ctrl-C again ends at once" if number == signal.SIGINT else "finishing the batch")
+
+    def listen(news: News) -> None:
+        if isinstance(news, Started):  # Spark has put its own handlers in place by now
+            signal.signal(signal.SIGINT, asked)
+            signal.signal(signal.SIGTERM, asked)
+        listener(news)
+
+    pipeline = Pipeline(pipeline_spec(spec), listen=listen)
+    summary = pipeline.run(once=once)
+    listener.end()
+    if as_json:
+        emit_json({"event": "ended", "rows": summary.rows, "dead": summary.dead, "positions": texts(summary.positions)})
+    else:
+        say(
+            f"{summary.rows:,} rows landed in {summary.batches} batches"
+            + (f", {summary.dead} put aside" if summary.dead else "")
+        )
+    if signal.SIGINT in signals:
+        raise typer.Exit(INTERRUPTED)

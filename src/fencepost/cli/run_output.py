@@ -1,0 +1,76 @@
+"""What `fencepost run` shows: a line that moves on a terminal, plain lines elsewhere, JSON lines for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+from fencepost.cli.output import emit_json, note, progress_console
+from fencepost.model import TopicPartition
+from fencepost.news import BatchDone, News, Started, Waiting
+
+
+class RunOutput:
+    """Listens to a run. Rates are of offsets, over the last batches."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._rows = 0
+        self._marks: list[tuple[float, int]] = []  # when, and the sum of the positions then
+
+    def __call__(self, news: News) -> None:
+        if self._as_json:
+            emit_json(_json(news))
+        match news:
+            case Started():
+                self._marks = [(monotonic(), sum(news.positions.values()))]
+                self._note(f"reading, as owner number {news.epoch}")
+            case BatchDone():
+                self._batch(news)
+            case Waiting():
+                self._note(f"{news.trouble}; trying again in {news.seconds:.0f} s")
+
+    def _batch(self, done: BatchDone) -> None:
+        self._rows += done.rows
+        self._marks = [*self._marks[-9:], (monotonic(), self._marks[-1][1] + done.records)]
+        (since, before), (now, after) = self._marks[0], self._marks[-1]
+        rate = (after - before) / max(now - since, 0.001)
+        text = f"{self._rows:,} rows landed, {rate:,.0f} records/s, {done.lag:,} to go"
+        if rate and done.lag:
+            text += f" ({done.lag / rate:,.0f} s)"
+        self._note(text + (f", {done.dead:,} put aside" if done.dead else ""))
+
+    def _note(self, text: str) -> None:
+        if self._as_json:
+            return
+        if progress_console.is_terminal:
+            progress_console.print(f"\r\x1b[2K{text}", end="", markup=False)
+        else:
+            note(text)
+
+    def end(self) -> None:
+        if not self._as_json and progress_console.is_terminal:
+            progress_console.print()
+
+
+def _json(news: News) -> dict[str, Any]:
+    match news:
+        case Started():
+            return {"event": "started", "run": str(news.run), "epoch": news.epoch, "positions": texts(news.positions)}
+        case BatchDone():
+            return {
+                "event": "batch",
+                "number": news.number,
+                "rows": news.rows,
+                "dead": news.dead,
+                "already": news.already,
+                "lag": news.lag,
+                "positions": texts(news.positions),
+            }
+        case Waiting():
+            return {"event": "waiting", "trouble": news.trouble, "seconds": round(news.seconds, 1)}
+
+
+def texts(positions: Mapping[TopicPartition, int]) -> dict[str, int]:
+    return {str(partition): position for partition, position in sorted(positions.items())}

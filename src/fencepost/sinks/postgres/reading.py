@@ -1,0 +1,122 @@
+"""Reading what a pipeline left in PostgreSQL: positions, spans, the last rows. Nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import class_row
+
+from fencepost.sinks.postgres.session import KEEPALIVE, Connection, statement, table_name, translated
+
+
+@dataclass(frozen=True)
+class StoredPosition:
+    """One row of the ledger."""
+
+    topic: str
+    partition: int
+    position: int
+    owner: UUID
+    epoch: int
+    moved_at: datetime | None
+
+
+@dataclass(frozen=True)
+class StoredSpan:
+    """What one commit covered."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    rows: int
+    dead: int
+    landed_at: datetime
+
+
+@contextmanager
+def reader(dsn: str) -> Iterator[Connection]:
+    """A connection that sees one moment and can change nothing."""
+    with translated("connect to PostgreSQL"):
+        connection = psycopg.connect(dsn, application_name="fencepost-reader", **KEEPALIVE)  # type: ignore[arg-type]
+    with closing(connection):
+        with translated("begin to read"):
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield connection
+
+
+def exists(connection: Connection, *name: str) -> bool:
+    with translated("look for a table"):
+        found = connection.execute("SELECT to_regclass(%s)", (sql.Identifier(*name).as_string(connection),)).fetchone()
+    return bool(found and found[0])
+
+
+def stored_positions(connection: Connection, schema: str, pipeline: str) -> list[StoredPosition]:
+    if not exists(connection, schema, "positions"):
+        return []
+    query = statement(
+        "SELECT topic, partition, position, owner, epoch, moved_at FROM {schema}.positions "
+        "WHERE pipeline = %s ORDER BY topic, partition",
+        schema,
+    )
+    with translated("read the positions"), connection.cursor(row_factory=class_row(StoredPosition)) as cursor:
+        return cursor.execute(query, (pipeline,)).fetchall()
+
+
+def stored_spans(connection: Connection, schema: str, pipeline: str) -> list[StoredSpan]:
+    if not exists(connection, schema, "spans"):
+        return []
+    query = statement(
+        "SELECT topic, partition, start_offset, end_offset, rows, dead, landed_at FROM {schema}.spans "
+        "WHERE pipeline = %s ORDER BY id",
+        schema,
+    )
+    with translated("read the spans"), connection.cursor(row_factory=class_row(StoredSpan)) as cursor:
+        return cursor.execute(query, (pipeline,)).fetchall()
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What a pipeline did of late."""
+
+    rows: int  # ever, as far as the spans go back
+    dead: int
+    rows_last_minute: int
+    last_batch: datetime | None
+
+
+def activity(connection: Connection, schema: str, pipeline: str) -> Activity:
+    if not exists(connection, schema, "spans"):
+        return Activity(0, 0, 0, None)
+    query = statement(
+        "SELECT coalesce(sum(rows), 0)::bigint AS rows, coalesce(sum(dead), 0)::bigint AS dead, "
+        "coalesce(sum(rows) FILTER (WHERE landed_at > clock_timestamp() - interval '1 minute'), 0)::bigint "
+        "AS rows_last_minute, max(landed_at) AS last_batch FROM {schema}.spans WHERE pipeline = %s",
+        schema,
+    )
+    with translated("read the spans"), connection.cursor(row_factory=class_row(Activity)) as cursor:
+        return cursor.execute(query, (pipeline,)).fetchone() or Activity(0, 0, 0, None)
+
+
+def last_rows(connection: Connection, table: str, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Names of the columns and the rows that were written last: from the table's end, without a scan of it all."""
+    query = sql.SQL(
+        "SELECT * FROM {table} WHERE ctid >= format('(%s,0)', greatest(pg_relation_size({name}) / "
+        "current_setting('block_size')::bigint - {pages}, 0))::tid ORDER BY ctid DESC LIMIT {most}"
+    ).format(
+        table=table_name(table),
+        name=sql.Literal(table_name(table).as_string(connection)),
+        pages=sql.Literal(most),
+        most=sql.Literal(most),
+    )
+    with translated(f"read table {table!r}"):
+        cursor = connection.execute(query)
+        names = [column.name for column in cursor.description or []]
+        return names, list(reversed(cursor.fetchall()))

@@ -1,0 +1,1 @@
+"""What `fencepost init` writes."""
