@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fencepost import __version__
-from fencepost.cli import group, topic
+from fencepost.cli import demo, doctor, group, init, look, produce, run, stack, topic
 from fencepost.cli.output import note
 from fencepost.errors import FencepostError
 
@@ -22,8 +22,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(stack.app, name="stack")
+app.command()(stack.up)
+app.command()(stack.down)
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
+app.command()(demo.demo)
+app.command()(init.init)
+app.command()(run.run)
+app.command()(look.status)
+app.command()(look.peek)
+app.command()(produce.produce)
+app.command()(doctor.doctor)
 
 
 def _show_version(wanted: bool) -> None:

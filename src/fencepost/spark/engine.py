@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
 
@@ -17,13 +17,14 @@ from fencepost.local.jars import fetch
 from fencepost.local.java import find
 from fencepost.model import Tenure, TopicPartition
 from fencepost.news import BatchDone
-from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
+from fencepost.sinks.postgres.session import Connection
 from fencepost.sinks.postgres.table import fit_columns, make_table
 from fencepost.spark.session import open_session, settings_of
 from fencepost.spark.source import KafkaSource
 from fencepost.spark.stream import BatchStream
 from fencepost.spark.transform import Transform, resolve
-from fencepost.spec import PipelineSpec
+from fencepost.spec import OnError, PipelineSpec
 
 
 @dataclass
@@ -65,6 +66,7 @@ class SparkEngine:
             before_batch=self.topic.require_same,
             stop=self.stop,
             see=self.see,
+            put_aside=self.spec.on_error is OnError.DEAD_LETTER,
         )
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
 
@@ -77,13 +79,27 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
         raise Usage("the pipeline says neither where Kafka is nor where PostgreSQL is", "start one with `fencepost up`")
     topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
     plain = PostgresSettings(options.dsn, spec.name, options.table, (), options.ledger_schema)
-    with closing(PostgresStore(plain)) as ledger:
+    with closing(PostgresStore(plain)) as ledger, _session(spec) as spark:
         connection = ledger.connection()
-        spark = open_session(spec.name, settings_of(spec.spark, fetch("spark")), str(find().home))
         source = KafkaSource(spec.source, spec.kafka, spec.batch.records)
         transform = resolve(spark, spec, source)
         columns, exists = fit_columns(connection, options.table, transform.columns)
         if not exists:
             make_table(connection, options.table, columns)
+        if spec.on_error is OnError.DEAD_LETTER:
+            _dead_letters(connection, options.table, transform)
         settings = replace(plain, columns=columns)
         yield SparkEngine(spec, spark, transform, topic, settings, ledger, stop, see)
+
+
+def _session(spec: PipelineSpec) -> AbstractContextManager[SparkSession]:
+    return open_session(spec.name, settings_of(spec.spark, fetch("spark")), find().home)
+
+
+def _dead_letters(connection: Connection, table: str, transform: Transform) -> None:
+    if not transform.shape.provenance:
+        raise Usage(
+            "on_error: dead_letter needs rows that know where they came from",
+            "carry the column _from through the transform, and leave provenance on",
+        )
+    make_table(connection, dead.table_for(table), dead.COLUMNS)

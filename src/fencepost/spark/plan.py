@@ -51,12 +51,16 @@ def task_spans(frame: DataFrame) -> TaskSpans | None:
     return spans
 
 
-def task_count(frame: DataFrame) -> int:
-    return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
+def gives_nothing(frame: DataFrame) -> bool:
+    """Spark sees beforehand that no row can come out of it (WHERE false), and would run no task at all."""
+    scan = frame._jdf.queryExecution().executedPlan()
+    return bool(scan.nodeName() == "LocalTableScan" and scan.rows().isEmpty())
 
 
 def _nodes(plan: Any) -> list[str]:
     name = plan.nodeName()
+    if name == "AdaptiveSparkPlan":
+        return [*_nodes(plan.initialPlan()), name]  # looking at it runs nothing; it is never narrow itself
     children = plan.children()
     below = [node for index in range(children.size()) for node in _nodes(children.apply(index))]
     return [name.split(" (")[0] if name.startswith("WholeStageCodegen") else name, *below]

@@ -10,12 +10,14 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fencepost.errors import Refused
+from fencepost.errors import Poison, Refused
+from fencepost.halving import bad_ones
 from fencepost.model import TopicPartition
 from fencepost.sinks.postgres.columns import json_field
 from fencepost.transforms import FunctionName
 
 FROM = "_from"
+MOST_POISON = 100  # that are named at once
 PROVENANCE = pa.schema(
     [
         pa.field("_topic", pa.string()),
@@ -43,7 +45,7 @@ class RowShape:
         """The rows for the sink, batch by batch, in order."""
         count = OutputCount()
         for batch in batches:
-            made = self._made(batch)
+            made = self._made_or_poison(partition, batch)
             yield self._with_provenance(partition, made, count) if self.provenance else _without(made, FROM)
 
     def made_schema(self, source: pa.Schema) -> pa.Schema:
@@ -63,6 +65,27 @@ class RowShape:
         if not isinstance(made, pa.RecordBatch):
             raise Refused(f"{self.arrow} returned {type(made).__name__}, not a pyarrow.RecordBatch")
         return _nested_as_json(made)
+
+    def _made_or_poison(self, partition: TopicPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What the transform makes of the batch; where it fails, the records on which it does."""
+
+        def why(start: int, end: int) -> str | None:
+            try:
+                self._made(batch.slice(start, end - start))
+            except Exception as error:  # noqa: BLE001 (somebody else's function may raise anything)
+                return f"{self.arrow} raised {type(error).__name__}: {error}"
+            return None
+
+        if self._transform is None:
+            return batch
+        try:
+            return self._made(batch)
+        except Exception as error:
+            found = bad_ones(0, batch.num_rows, why, MOST_POISON)
+            if not found:
+                raise Refused(f"{self.arrow} raised {type(error).__name__}: {error}", "mend it") from error
+            offsets = pc.struct_field(batch.column(FROM), "offset")
+            raise Poison(str(partition), [(offsets[row].as_py(), reason) for row, reason in found]) from error
 
     def _with_provenance(self, partition: TopicPartition, batch: pa.RecordBatch, count: OutputCount) -> pa.RecordBatch:
         offsets = batch.column(FROM)

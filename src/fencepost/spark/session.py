@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost.errors import Unreachable
@@ -45,18 +50,40 @@ def settings_of(user: Mapping[str, str], jars: Iterable[Path]) -> dict[str, str]
     return merged
 
 
-def open_session(name: str, settings: Mapping[str, str], java_home: str | None = None) -> SparkSession:
+@contextmanager
+def open_session(name: str, settings: Mapping[str, str], java_home: Path) -> Iterator[SparkSession]:
+    """A session whose own lines go to a file, which is kept when Spark does not start."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if java_home:
-        os.environ["JAVA_HOME"] = java_home
+    os.environ["JAVA_HOME"] = str(java_home)
     builder = SparkSession.builder.appName(f"fencepost {name}")
     for key, value in settings.items():
         builder = builder.config(key, value)
+    log = Path(tempfile.mkstemp(prefix="fencepost-spark-", suffix=".log")[1])
     try:
-        session = builder.getOrCreate()
-    except RuntimeError as error:  # what pyspark raises when the JVM does not come up
-        raise Unreachable(f"Spark does not start: {error}", "see `fencepost doctor`") from error
-    session.sparkContext.setLogLevel(settings["spark.log.level"])
-    return session
+        with _stderr_into(log):
+            session = builder.getOrCreate()
+    except (PySparkException, Py4JError, RuntimeError) as error:  # whatever pyspark raises when the JVM fails
+        raise Unreachable(f"Spark does not start: {str(error).splitlines()[0]}", f"see {log}") from error
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # prints what is raised anyway
+    try:
+        session.sparkContext.setLogLevel(settings["spark.log.level"])
+        yield session
+    finally:
+        session.stop()
+        log.unlink(missing_ok=True)
+
+
+@contextmanager
+def _stderr_into(log: Path) -> Iterator[None]:
+    """What is started inside writes its errors there, for as long as it lives; this process only meanwhile."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from fencepost.errors import Usage
-from fencepost.model import TopicPartition
+from fencepost.model import Span, TopicPartition
 from fencepost.spec import SourceSpec, ValueFormat
 
 MALFORMED = "_malformed"  # the raw text of a value that is not JSON of the schema
@@ -31,19 +31,31 @@ class KafkaSource:
 
     def stream(self, spark: SparkSession, positions: Mapping[TopicPartition, int]) -> DataFrame:
         """The records from these positions on, which list every partition."""
-        offsets: dict[str, dict[str, int]] = defaultdict(dict)
-        for partition, position in positions.items():
-            offsets[partition.topic][str(partition.partition)] = position
         options = {
-            **{f"kafka.{key}": value for key, value in self.kafka.items()},
-            "kafka.isolation.level": "read_committed",
+            **self._options(),
             "subscribe": self.spec.topic,
-            "startingOffsets": json.dumps(offsets),
-            "failOnDataLoss": "true",
-            "includeHeaders": str(self.headers).lower(),
+            "startingOffsets": _offsets(positions),
             "maxOffsetsPerTrigger": str(self.batch_records),
         }
         return spark.readStream.format("kafka").options(**options).load()
+
+    def batch(self, spark: SparkSession, partition: TopicPartition, span: Span) -> DataFrame:
+        """The records of one span, read again."""
+        options = {
+            **self._options(),
+            "assign": json.dumps({partition.topic: [partition.partition]}),
+            "startingOffsets": _offsets({partition: span.start}),
+            "endingOffsets": _offsets({partition: span.end}),
+        }
+        return spark.read.format("kafka").options(**options).load()
+
+    def _options(self) -> dict[str, str]:
+        return {
+            **{f"kafka.{key}": value for key, value in self.kafka.items()},
+            "kafka.isolation.level": "read_committed",
+            "failOnDataLoss": "true",
+            "includeHeaders": str(self.headers).lower(),
+        }
 
     def empty(self, spark: SparkSession) -> DataFrame:
         """No record, in the form that Kafka's records have: to try a transform on."""
@@ -96,3 +108,11 @@ class KafkaSource:
             return []
         named = f.filter("headers", lambda header: header["key"] == EVENT_ID)
         return [f.col("headers"), f.get(named, f.lit(0))["value"].cast("string").alias("event_id")]
+
+
+def _offsets(positions: Mapping[TopicPartition, int]) -> str:
+    """As Spark takes them: JSON by topic and partition."""
+    offsets: dict[str, dict[str, int]] = defaultdict(dict)
+    for partition, position in positions.items():
+        offsets[partition.topic][str(partition.partition)] = position
+    return json.dumps(offsets)

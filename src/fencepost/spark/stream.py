@@ -16,16 +16,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from fencepost.delivery import Observer, deliver, nobody
-from fencepost.errors import FencepostError, Refused, from_facts
+from fencepost.errors import FencepostError, Poison, Refused, Unreachable, from_facts
 from fencepost.guarantee import Guarantee
-from fencepost.model import Batch, Landed, Tenure
+from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.news import BatchDone, PartitionsAdded
 from fencepost.rules import choose_face
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.traits import TRAITS
 from fencepost.spark import plan
+from fencepost.spark.aside import Aside
+from fencepost.spark.failures import SparkFailure, translated
+from fencepost.spark.poison import PoisonSearch
 from fencepost.spark.transform import Transform
 from fencepost.spark.writer import RESULT_SCHEMA, PartitionWriter
+
+Outcomes = dict[TopicPartition, Landed]
 
 
 class Stopped(Exception):
@@ -45,6 +50,7 @@ class BatchStream:
     before_batch: Callable[[], object] = lambda: None  # raises when the topic is not the same any more
     stop: Event = field(default_factory=Event)
     see: Observer = nobody
+    put_aside: bool = False  # records that cannot be carried go to the dead letters
     trouble: BaseException | None = None
 
     def carry(self, once: bool, every: str) -> None:
@@ -90,34 +96,69 @@ class BatchStream:
         spans = plan.spans_of(records)
         if any(partition not in self.tenure.positions for partition, _ in spans):
             raise PartitionsAdded
-        rows = self.transform.apply(records)
-        choose_face(TRAITS, plan.wide_node(rows))
-        landed = self._by_tasks(rows, spans) if plan.task_count(rows) else self._without_tasks(spans)
+        landed = self._landed(records, spans)
         return BatchDone(
             number,
             {partition: span.end for partition, span in spans},
             sum(span.end - span.start for _, span in spans),
-            sum(one.rows for one in landed),
-            sum(one.dead for one in landed),
-            sum(one.already for one in landed),
+            sum(one.rows for one in landed.values()),
+            sum(one.dead for one in landed.values()),
+            sum(one.already for one in landed.values()),
         )
 
-    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans) -> list[Landed]:
+    def _landed(self, records: DataFrame, spans: plan.TaskSpans) -> Outcomes:
+        """Carry the batch; where records are put aside, again without the bad ones until the rest goes through."""
+        aside = Aside(self.transform.source)
+        landed: Outcomes = {}
+        while True:
+            now, poisons = self._attempt(aside.without(records), spans, aside)
+            landed = {**now, **landed}  # what landed in an earlier attempt says "already" in a later one
+            if not poisons:
+                return landed
+            if not self.put_aside:
+                raise poisons[0]
+            aside.add(self.spark, poisons)
+
+    def _attempt(self, records: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:
+        rows = self.transform.apply(records)
+        if plan.gives_nothing(rows):
+            return self._without_tasks(spans), []
+        choose_face(TRAITS, plan.wide_node(rows))
         if plan.task_spans(rows) != spans:
             raise Refused("the transform's tasks do not read one Kafka partition each, in the order of the source")
-        writer = PartitionWriter(self.guarantee, self.tenure, self.settings, spans, self.transform.shape, self.see)
-        outcomes = [json.loads(row.outcome) for row in rows.mapInArrow(writer, RESULT_SCHEMA).collect()]  # type: ignore[arg-type]
-        troubles = [from_facts(outcome) for outcome in outcomes if "error" in outcome]
-        if troubles:
-            raise _worst(troubles)
-        return [Landed(**outcome) for outcome in outcomes]
+        try:
+            return self._by_tasks(rows, spans, aside)
+        except SparkFailure as error:
+            failure = translated(error)
+            if isinstance(failure, Unreachable):
+                raise failure from error
+            return {}, PoisonSearch(self.transform, records, spans).find(failure, aside.offsets())
 
-    def _without_tasks(self, spans: plan.TaskSpans) -> list[Landed]:
+    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:
+        writer = PartitionWriter(
+            self.guarantee, self.tenure, self.settings, spans, self.transform.shape, aside.letters(), self.see
+        )
+        landed: Outcomes = {}
+        troubles = []
+        for row in rows.mapInArrow(writer, RESULT_SCHEMA).collect():  # type: ignore[arg-type]
+            outcome = json.loads(row.outcome)
+            if "error" in outcome:
+                troubles.append(from_facts(outcome))
+            else:
+                landed[TopicPartition(row.topic, row.partition)] = Landed(**outcome)
+        poisons = [trouble for trouble in troubles if isinstance(trouble, Poison)]
+        if len(poisons) < len(troubles):
+            raise _worst([trouble for trouble in troubles if not isinstance(trouble, Poison)])
+        return landed, poisons
+
+    def _without_tasks(self, spans: plan.TaskSpans) -> Outcomes:
         """A plan that can give no row has no tasks either; the positions move all the same."""
         store = PostgresStore(self.settings)
         try:
-            batches: list[Batch[Any]] = [Batch({at: span}, iter(()), self.tenure) for at, span in spans]
-            return [deliver(self.guarantee, batch, store, store, self.see) for batch in batches]
+            batches: dict[TopicPartition, Batch[Any]] = {
+                at: Batch({at: span}, iter(()), self.tenure) for at, span in spans
+            }
+            return {at: deliver(self.guarantee, batch, store, store, self.see) for at, batch in batches.items()}
         finally:
             store.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from fencepost.errors import FencepostError, InputCut
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Tenure
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.spark.aside import Letters
 from fencepost.spark.input_guard import GUARD
 from fencepost.spark.plan import TaskSpans
 from fencepost.spark.rows import RowShape
@@ -32,6 +34,7 @@ class PartitionWriter:
     settings: PostgresSettings
     spans: TaskSpans  # by task
     shape: RowShape
+    letters: Letters  # records that were put aside, by partition
     see: Observer = nobody
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -45,7 +48,8 @@ class PartitionWriter:
         if context is None:
             raise RuntimeError("a partition writer runs inside a Spark task")
         partition, span = self.spans[context.partitionId()]
-        rows = self.shape.rows(partition, _whole(batches))
+        aside = self.letters.get(partition)
+        rows = chain([aside] if aside else [], self.shape.rows(partition, _whole(batches)))
         try:
             store = _store(self.settings, self.tenure)
             batch = Batch({partition: span}, rows, self.tenure)

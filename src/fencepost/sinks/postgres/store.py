@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fencepost.errors import Refused
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
-from fencepost.sinks.postgres import ledger
+from fencepost.sinks.postgres import dead, ledger
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.poison import find_poison
@@ -105,15 +105,18 @@ class PostgresStore:
 
     def _copy(self, connection: Connection, batch: Batch[Rows]) -> Landed:
         copier = Copier(connection, self._settings.table, self._settings.columns)
-        rows = 0
+        rows = aside = 0
         for part in batch.rows:
-            if part.num_rows:
+            if dead.are_dead(part):
+                Copier(connection, dead.table_for(self._settings.table), dead.COLUMNS).copy(part)
+                aside += part.num_rows
+            elif part.num_rows:
                 try:
                     copier.copy(part)
                 except Refused as refusal:
                     raise find_poison(connection, copier, part, batch.only_span()[0], refusal) from refusal
                 rows += part.num_rows
-        return Landed(rows=rows)
+        return Landed(rows=rows, dead=aside)
 
 
 class PostgresTransaction:

@@ -1,0 +1,110 @@
+"""The options of every command that talks to Kafka, and the cluster that they lead to."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_type_hints
+
+import typer
+
+from fencepost.cli.stack import HomeOption
+from fencepost.errors import Unreachable, Usage
+
+if TYPE_CHECKING:
+    from fencepost.cluster.client import Cluster
+
+_PANEL = "Connection"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Which cluster, and how to get in. Without any of it: the local stack."""
+
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT,...",
+            help="Brokers to begin with. Default: the local stack.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    command_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Kafka's properties file: security and the like.", rich_help_panel=_PANEL),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-X",
+            metavar="KEY=VALUE",
+            help="One setting of Kafka's, over the file's. May be repeated.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    home: HomeOption = None
+
+    def kafka_settings(self) -> dict[str, str]:
+        """Kafka's settings under Kafka's names: the file's, then each -X, then --bootstrap-server."""
+        from fencepost.cluster.properties import read_properties
+
+        settings = read_properties(self.command_config) if self.command_config else {}
+        settings |= pairs(self.settings or [], "-X")
+        if self.bootstrap_server is not None:
+            settings["bootstrap.servers"] = self.bootstrap_server
+        if "bootstrap.servers" not in settings:
+            settings["bootstrap.servers"] = self._local_servers()
+        return settings
+
+    def open(self) -> Cluster:
+        """Connect. Raises Unreachable when no broker answers, or no local stack runs where one is needed."""
+        settings = self.kafka_settings()
+        from fencepost.cluster.client import Cluster
+
+        return Cluster(settings)
+
+    def _local_servers(self) -> str:
+        from fencepost.local import running
+
+        stack = running(self.home)
+        if stack is None:
+            raise Unreachable("no local stack is running", "run `fencepost up`, or give --bootstrap-server")
+        return stack.bootstrap_servers
+
+
+def connected(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options above in place of its parameter `connection`."""
+    own = inspect.signature(command, eval_str=True)
+    hints = get_type_hints(Connection, include_extras=True)
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name])
+        for name in inspect.signature(Connection).parameters
+    ]
+
+    @functools.wraps(command)
+    def run(**values: object) -> None:
+        options = {parameter.name: values.pop(parameter.name) for parameter in shared}
+        command(connection=Connection(**options), **values)  # type: ignore[arg-type]
+
+    kept = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in own.parameters.values()
+        if parameter.name != "connection"
+    ]
+    run.__signature__ = own.replace(parameters=kept + shared)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in kept + shared}
+    return run
+
+
+def pairs(texts: list[str], option: str) -> dict[str, str]:
+    """The key=value arguments of an option that may be repeated."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise Usage(f"{option} {key}", f"write {option} key=value")
+        found[key.strip()] = value
+    return found

@@ -1,0 +1,72 @@
+"""`fencepost group`: how far consumer groups are, and who reads what."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from fencepost.cli.connection import Connection, connected
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
+
+app = typer.Typer(
+    help="List consumer groups, and show how far they are.",
+    no_args_is_help=True,
+)
+
+
+@app.command("list")
+@connected
+def list_(connection: Connection, output: FormatOption = OutputFormat.TEXT) -> None:
+    """List the consumer groups, of the classic protocol and of KIP-848 (type consumer).
+
+    Example: fencepost group list --format json
+    """
+    cluster = connection.open()
+    from fencepost.cluster.groups import list_groups
+
+    groups = list_groups(cluster)
+    if output is OutputFormat.JSON:
+        emit_json({"groups": [asdict(one) for one in groups]})
+        return
+    emit_table(["GROUP", "TYPE", "STATE"], [[one.group, one.type, one.state] for one in groups])
+
+
+@app.command("describe")
+@connected
+def describe(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")],
+    connection: Connection,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Show a group: for each partition its position, the end, the lag between the two, and the owner.
+
+    POSITION is the next offset that the group reads; "-" where nothing is stored.
+
+    Example: fencepost group describe orders-to-postgres
+    """
+    cluster = connection.open()
+    from fencepost.cluster.groups import describe_group
+
+    found = describe_group(cluster, group)
+    if output is OutputFormat.JSON:
+        emit_json(asdict(found))
+        return
+    say(f"group {found.group} ({found.type}, {found.state}, {len(found.members)} members)")
+    emit_table(
+        ["TOPIC", "PARTITION", "POSITION", "END", "LAG", "OWNER", "HOST", "MEMBER ID"],
+        [
+            [
+                one.topic,
+                one.partition,
+                one.position,
+                one.end_offset,
+                one.lag,
+                one.owner and one.owner.client_id,
+                one.owner and one.owner.host,
+                one.owner and one.owner.member_id,
+            ]
+            for one in found.partitions
+        ],
+    )

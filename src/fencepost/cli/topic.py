@@ -1,0 +1,166 @@
+"""`fencepost topic`: make, list, describe and delete topics."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.connection import Connection, connected, pairs
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
+from fencepost.errors import Usage
+
+if TYPE_CHECKING:
+    from fencepost.cluster.topics import TopicDescription
+
+app = typer.Typer(
+    help="Make, list, describe and delete topics, on the local stack or any other cluster.",
+    no_args_is_help=True,
+)
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+
+
+@app.command("create")
+@connected
+def create(  # noqa: PLR0913  (a command's options are its parameters)
+    topic: TopicArgument,
+    *,
+    connection: Connection,
+    partitions: Annotated[int, typer.Option(min=1, help="How many readers can share the topic.")] = 3,
+    replication_factor: Annotated[int, typer.Option(min=1, help="On how many brokers each record is.")] = 3,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A setting of the topic, in Kafka's words. May be repeated."),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Be content when there is one of that name.")
+    ] = False,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Make a topic, and wait until every partition has a leader and a full in-sync set.
+
+    Each record goes to three brokers, and counts as written when two of them have it (min.insync.replicas=2).
+
+    Example: fencepost topic create orders --partitions 6 --config retention.ms=86400000
+    """
+    settings = pairs(config or [], "--config")
+    cluster = connection.open()
+    from fencepost.cluster.failures import Existing
+    from fencepost.cluster.topics import TopicRequest, create_topic, describe_topic
+
+    created = True
+    try:
+        create_topic(cluster, TopicRequest(topic, partitions, replication_factor, settings))
+    except Existing:
+        if not if_not_exists:
+            raise
+        created = False
+    made = describe_topic(cluster, topic)
+    if output is OutputFormat.JSON:
+        emit_json({"created": created, **asdict(made)})
+    else:
+        say(f"{'made' if created else 'there is already'} {_headline(made)}")
+
+
+@app.command("list")
+@connected
+def list_(
+    connection: Connection,
+    exclude_internal: Annotated[bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")] = False,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """List the topics.
+
+    Example: fencepost topic list --bootstrap-server broker1:9092 --command-config client.properties
+    """
+    cluster = connection.open()
+    from fencepost.cluster.topics import list_topics
+
+    topics = [one for one in list_topics(cluster) if not (exclude_internal and one.internal)]
+    if output is OutputFormat.JSON:
+        emit_json({"topics": [asdict(one) for one in topics]})
+        return
+    columns = ["TOPIC", "PARTITIONS", "REPLICAS", "UNDER-REPLICATED", "TOPIC ID"]
+    emit_table(
+        columns,
+        [[t.topic, t.partitions, t.replication_factor, t.under_replicated, t.topic_id] for t in topics],
+    )
+
+
+@app.command("describe")
+@connected
+def describe(topic: TopicArgument, connection: Connection, output: FormatOption = OutputFormat.TEXT) -> None:
+    """Show a topic: its id, and for each partition who keeps it and where it begins and ends.
+
+    FIRST is the oldest offset that is still there, END the next one to be written, STABLE how far readers of
+    committed records get: below END while a transaction is open.
+
+    Example: fencepost topic describe orders
+    """
+    cluster = connection.open()
+    from fencepost.cluster.topics import describe_topic
+
+    found = describe_topic(cluster, topic)
+    if output is OutputFormat.JSON:
+        emit_json(asdict(found))
+        return
+    say(_headline(found))
+    emit_table(
+        ["PARTITION", "LEADER", "REPLICAS", "IN SYNC", "FIRST", "END", "STABLE"],
+        [
+            [
+                one.partition,
+                one.leader,
+                _ids(one.replicas),
+                _ids(one.in_sync),
+                one.first_offset,
+                one.end_offset,
+                one.last_stable_offset,
+            ]
+            for one in found.partitions
+        ],
+    )
+
+
+@app.command("delete")
+@connected
+def delete(
+    topic: TopicArgument,
+    connection: Connection,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Delete a topic and every record in it, and wait until it is gone.
+
+    Example: fencepost topic delete orders --yes
+    """
+    cluster = connection.open()
+    from fencepost.cluster.topics import delete_topic, describe_topic
+
+    found = describe_topic(cluster, topic)
+    if not yes:
+        _confirm(found)
+    delete_topic(cluster, topic)
+    if output is OutputFormat.JSON:
+        emit_json({"deleted": True, "topic": found.topic, "topic_id": found.topic_id})
+    else:
+        say(f"deleted topic {topic}")
+
+
+def _confirm(found: TopicDescription) -> None:
+    if not sys.stdin.isatty():
+        raise Usage(f"deleting topic {found.topic} needs a yes, and nobody is there to give it", "add --yes")
+    typer.confirm(f"Delete {_headline(found)}, with all its records?", abort=True, err=True)
+
+
+def _headline(found: TopicDescription) -> str:
+    replicas = max(len(one.replicas) for one in found.partitions)
+    config = "".join(f", {key}={value}" for key, value in (found.config or {}).items())
+    return f"topic {found.topic} ({len(found.partitions)} partitions, {replicas} replicas{config}, id {found.topic_id})"
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers)) or "none"

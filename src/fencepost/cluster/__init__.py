@@ -1,0 +1,1 @@
+"""Looking at a Kafka cluster: how to connect, its topics and its consumer groups."""

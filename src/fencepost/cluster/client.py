@@ -1,0 +1,135 @@
+"""One connection to a cluster. In `ask` and `tell` the driver's errors become ours."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from fencepost.cluster.failures import failure, is_missing
+from fencepost.cluster.settings import librdkafka_settings
+from fencepost.errors import FencepostError, Unknown, Unreachable, Usage
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+CONTACT_SECONDS = 6.0  # for the first answer, so that a wrong address is told while somebody still looks
+ANSWER_SECONDS = 5.0  # for one broker's answer after that
+PATIENCE_SECONDS = 20.0  # for an answer by whoever takes its place
+_GLANCE_SECONDS = 1.0  # between two looks at why there is no answer yet
+_POLL_SECONDS = 0.05
+
+# Without a logger librdkafka writes to stderr. Who wants its lines gives this logger a handler.
+_log = logging.getLogger("fencepost.librdkafka")
+_log.addHandler(logging.NullHandler())
+
+
+class Cluster:
+    """A cluster that answered. Holds the driver's client, which must outlive its futures."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        """Connect. Raises Usage for bad settings or credentials, Unreachable when nobody answers."""
+        self._complaints = _Complaints()
+        self._config: dict[str, Any] = {**librdkafka_settings(settings), "error_cb": self._complaints.hear}
+        if "bootstrap.servers" not in self._config:
+            raise Usage("bootstrap.servers is not set", "give --bootstrap-server host:port")
+        self.servers: str = self._config["bootstrap.servers"]
+        self.admin = self._client()
+        self._contact()
+
+    def ask(self, question: Callable[[], Future[T]], subject: str) -> T:
+        """The answer to a question about `subject`."""
+        return self._insist(lambda: question().result(), subject)
+
+    def ask_each(self, question: Callable[[], Mapping[K, Future[T]]], subject: str) -> dict[K, T]:
+        """The answers to a question about several things, without those that do not exist."""
+
+        def answers() -> dict[K, T]:
+            asked = question()
+            return {key: future.result() for key, future in asked.items() if not _is_missing(future)}
+
+        return self._insist(answers, subject)
+
+    def tell(self, change: Callable[[], Future[None]], subject: str) -> None:
+        """Have something changed, once. Raises Unknown when no answer came: it may have happened."""
+        try:
+            change().result()
+        except KafkaException as error:
+            failed = self._failure(error, subject)
+            if isinstance(failed, Unreachable):
+                remedy = "it may be done or not: look before you repeat it"
+                raise Unknown(f"{subject}: {failed.message}", remedy) from error
+            raise failed from error
+
+    def brokers(self) -> list[int]:
+        """The ids of the brokers that are there now."""
+        found = self.ask(lambda: self.admin.describe_cluster(request_timeout=ANSWER_SECONDS), "the cluster")
+        return sorted(node.id for node in found.nodes)
+
+    def topic_names(self) -> list[str]:
+        found = self._insist(lambda: self.admin.list_topics(timeout=ANSWER_SECONDS), "the topics")
+        return sorted(found.topics)
+
+    def _client(self) -> AdminClient:
+        try:
+            return AdminClient(self._config, logger=_log)
+        except KafkaException as error:
+            raise failure(error.args[0], "Kafka's settings", self.servers) from error
+
+    def _contact(self) -> None:
+        """Wait until any broker answers. Wrong credentials end the wait at once."""
+        deadline = time.monotonic() + CONTACT_SECONDS
+        while True:
+            try:
+                self.admin.list_topics(timeout=_GLANCE_SECONDS)
+                return
+            except KafkaException as error:
+                failed = self._failure(error, "the cluster")
+                if not isinstance(failed, Unreachable) or time.monotonic() > deadline:
+                    raise failed from error
+
+    def _insist(self, answer: Callable[[], T], subject: str) -> T:
+        """Ask again while nobody answers: a broker may just have died, and another takes its place."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return answer()
+            except KafkaException as error:
+                failed = self._failure(error, subject)
+                if not isinstance(failed, Unreachable) or time.monotonic() > deadline:
+                    raise failed from error
+            self.admin = self._client()  # the old one clings to the broker that it once chose
+            time.sleep(_POLL_SECONDS)
+
+    def _failure(self, error: KafkaException, subject: str) -> FencepostError:
+        self.admin.poll(0)  # only here the driver hands over what its connections complained of
+        return failure(error.args[0], subject, self.servers, self._complaints.last)
+
+
+class _Complaints:
+    """What the connections last ran into. Apart from the cluster, so that a dropped one takes its threads along."""
+
+    def __init__(self) -> None:
+        self.last: KafkaError | None = None
+
+    def hear(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # says that nobody answers, but not why
+            self.last = error
+
+
+def _is_missing(future: Future[Any]) -> bool:
+    error = future.exception()
+    return isinstance(error, KafkaException) and is_missing(error.args[0])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Look until the condition holds; False when it did not within the time."""
+    deadline = time.monotonic() + seconds
+    while not (holds := condition()) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    return holds

@@ -1,0 +1,38 @@
+"""The table beside the target where records go that cannot be carried, in the same transaction as their span."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from fencepost.sinks.postgres.columns import Column, json_field
+
+SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        json_field("headers"),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("_dead", pa.string()),  # why; the column's name marks a batch as dead letters
+    ]
+)
+COLUMNS = (
+    Column("topic", "text"),
+    Column("partition", "integer"),
+    Column("offset", "bigint"),
+    Column("key", "bytea"),
+    Column("value", "bytea"),
+    Column("headers", "jsonb"),
+    Column("timestamp", "timestamp with time zone"),
+    Column("_dead", "text"),
+)
+
+
+def table_for(table: str) -> str:
+    return f"{table}_dead"
+
+
+def are_dead(rows: pa.RecordBatch) -> bool:
+    return "_dead" in rows.schema.names

@@ -1,0 +1,56 @@
+"""What a failure of Spark means: told by the classes of its causes, never by its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from fencepost.errors import FencepostError, Refused, Unreachable
+
+SparkFailure = (PySparkException, Py4JJavaError)
+
+# Kafka's own base class of errors that pass by themselves, and what a broken line looks like
+PASSING = (
+    "org.apache.kafka.common.errors.RetriableException",
+    "org.apache.kafka.common.errors.TimeoutException",
+    "java.net.SocketException",
+    "java.net.SocketTimeoutException",
+    "java.util.concurrent.TimeoutException",
+)
+
+
+def translated(error: Exception) -> FencepostError:
+    """Unreachable where Kafka will answer again by itself; Refused for everything else."""
+    causes = list(_causes(error))
+    reason = _reason(error, causes)
+    if any(_is_a(cause, PASSING) for cause in causes):
+        return Unreachable(f"Kafka does not answer Spark: {reason}", "see the brokers")
+    return Refused(f"Spark refused the batch: {reason}", "mend the transform, or what it reads")
+
+
+def _causes(error: Exception) -> Iterator[Any]:
+    """The Java exceptions behind it, the outermost first."""
+    cause = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    seen = 0
+    while cause is not None and seen < 30:
+        yield cause
+        cause, seen = cause.getCause(), seen + 1
+
+
+def _is_a(cause: Any, names: tuple[str, ...]) -> bool:
+    kind = cause.getClass()
+    while kind is not None:
+        if kind.getName() in names:
+            return True
+        kind = kind.getSuperclass()
+    return False
+
+
+def _reason(error: Exception, causes: list[Any]) -> str:
+    """The innermost cause in one line: what a person can do something about."""
+    text = causes[-1].getMessage() if causes else str(error)
+    lines = [line.strip() for line in str(text or type(error).__name__).splitlines() if line.strip()]
+    return lines[-1] if lines and lines[0].startswith("Traceback") else (lines or ["no reason given"])[0]

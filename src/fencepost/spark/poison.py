@@ -1,0 +1,66 @@
+"""Which records a batch fails on: found by reading smaller and smaller ranges of Kafka again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from fencepost.errors import FencepostError, Poison, Unreachable
+from fencepost.halving import bad_ones
+from fencepost.model import Span, TopicPartition
+from fencepost.spark.failures import SparkFailure, translated
+from fencepost.spark.plan import TaskSpans
+from fencepost.spark.transform import Transform
+
+MOST = 100  # that are named at once
+
+
+@dataclass(frozen=True)
+class PoisonSearch:
+    """Tries the transform on ranges of one batch, into nothing."""
+
+    transform: Transform
+    records: DataFrame  # the batch, for its session
+    spans: TaskSpans
+
+    def find(self, failure: FencepostError, known: Mapping[TopicPartition, set[int]]) -> list[Poison]:
+        """The records that fail, by partition; raises the failure itself where none of them fails alone."""
+        found = [poison for partition, span in self.spans if (poison := self._in(partition, span, known))]
+        if not found:
+            raise failure
+        return found
+
+    def _in(self, partition: TopicPartition, span: Span, known: Mapping[TopicPartition, set[int]]) -> Poison | None:
+        malformed = list(self._malformed(partition, span, known.get(partition, set())))
+        skip = known.get(partition, set()) | {offset for offset, _ in malformed}
+
+        def why(start: int, end: int) -> str | None:
+            return self._fails(partition, Span(start, end), skip)
+
+        found = [*malformed, *bad_ones(span.start, span.end, why, MOST)]
+        return Poison(str(partition), sorted(found)[:MOST]) if found else None
+
+    def _malformed(self, partition: TopicPartition, span: Span, known: set[int]) -> Iterator[tuple[int, str]]:
+        """Values that are not JSON of the schema: all of them at once, in one reading."""
+        bad = self.transform.source.malformed(self._read(partition, span, known))
+        if bad is not None:
+            for row in bad.limit(MOST).collect():
+                yield row.offset, f"the value is not JSON of the schema: {row.text[:200]}"
+
+    def _fails(self, partition: TopicPartition, span: Span, skip: set[int]) -> str | None:
+        rows = self.transform.apply(self._read(partition, span, skip))
+        try:
+            rows.write.format("noop").mode("overwrite").save()
+        except SparkFailure as error:
+            failure = translated(error)
+            if isinstance(failure, Unreachable):
+                raise failure from None
+            return failure.message
+        return None
+
+    def _read(self, partition: TopicPartition, span: Span, skip: set[int]) -> DataFrame:
+        records = self.transform.source.batch(self.records.sparkSession, partition, span)
+        return records.where(~f.col("offset").isin(sorted(skip))) if skip else records

@@ -1,0 +1,120 @@
+"""Commands as a person runs them: real processes, with what they print and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from fencepost.cluster.client import Cluster
+from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.local import Stack
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self
+        return json.loads(self.out)
+
+    @property
+    def complaint(self) -> str:
+        """The one line that a failed command leaves."""
+        assert self.out == ""
+        assert self.err.count("\n") == 1, self.err
+        assert self.err.startswith("fencepost: ")
+        return self.err.strip()
+
+
+Command = Callable[..., Ended]
+
+
+def run(*words: str, env: dict[str, str] | None = None) -> Ended:
+    argv = [sys.executable, "-m", "fencepost", *words]
+    ended = subprocess.run(
+        argv,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **(env or {})},
+        check=False,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+@pytest.fixture
+def elsewhere() -> Command:
+    """Run a command that names its own cluster, or none."""
+    return run
+
+
+@pytest.fixture
+def fencepost(stack: Stack) -> Command:
+    """Run a command against the stack's brokers."""
+    return lambda *words: run(*words, "--bootstrap-server", stack.bootstrap_servers)
+
+
+@pytest.fixture
+def cluster(stack: Stack) -> Cluster:
+    return Cluster({"bootstrap.servers": stack.bootstrap_servers})
+
+
+@pytest.fixture
+def name() -> str:
+    """Every test has topics and groups of its own."""
+    return f"look-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def topic(cluster: Cluster, name: str) -> str:
+    """A topic of two partitions."""
+    create_topic(cluster, TopicRequest(name, partitions=2))
+    return name
+
+
+@pytest.fixture
+def produce(stack: Stack, topic: str) -> Callable[[int], None]:
+    """Write records into partition 0 and wait until the in-sync set has them."""
+
+    def write(count: int) -> None:
+        producer = Producer({"bootstrap.servers": stack.bootstrap_servers, "linger.ms": 0})
+        for number in range(count):
+            producer.produce(topic, str(number), partition=0)
+        assert producer.flush(30) == 0
+
+    return write
+
+
+@pytest.fixture
+def open_transaction(stack: Stack, topic: str) -> Callable[[int], Any]:
+    """A transaction with records in partition 0 that stays open inside the block, and is committed at its end."""
+
+    @contextmanager
+    def transaction(count: int) -> Iterator[None]:
+        producer = Producer({"bootstrap.servers": stack.bootstrap_servers, "transactional.id": topic, "linger.ms": 0})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for number in range(count):
+            producer.produce(topic, str(number), partition=0)
+        assert producer.flush(30) == 0
+        yield
+        producer.commit_transaction(60)
+
+    return transaction
