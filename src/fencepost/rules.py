@@ -5,7 +5,7 @@ Everything that refuses a combination (the pipeline file, a producer, `plan`, `r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -107,6 +107,13 @@ def topic_findings(topic: TopicFacts) -> Iterator[Finding]:
             "set unclean.leader.election.enable=false",
             MAY_LOSE,
         )
+
+
+def require_fixed(given: Mapping[str, str], fixed: Mapping[str, str], where: str) -> None:
+    """Refuse a setting on which the guarantee stands and which somebody set otherwise."""
+    for name, value in fixed.items():
+        if given.get(name, value) != value:
+            raise Usage(f"{where}: {name} is {given[name]!r}, and the guarantee stands on {value!r}", "remove it")
 
 
 def broken(guarantee: Guarantee, findings: Iterable[Finding]) -> list[Finding]:

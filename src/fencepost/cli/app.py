@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fencepost import __version__
-from fencepost.cli import demo, doctor, group, init, look, produce, run, stack, topic
+from fencepost.cli import audit, demo, doctor, group, init, look, plan, positions, produce, run, stack, topic
 from fencepost.cli.output import note
 from fencepost.errors import FencepostError
 
@@ -28,10 +28,14 @@ app.command()(stack.down)
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.command()(demo.demo)
+app.command()(plan.spec)
 app.command()(init.init)
+app.command()(plan.plan)
 app.command()(run.run)
 app.command()(look.status)
 app.command()(look.peek)
+app.command()(audit.audit)
+app.add_typer(positions.app, name="positions")
 app.command()(produce.produce)
 app.command()(doctor.doctor)
 

@@ -41,13 +41,7 @@ class TopicReader:
     def bounds(self, partitions: list[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The first offset and the end of each partition. Raises Unreachable while one has no leader."""
         first = offsets_at(self._cluster, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        end = self.ends(partitions)
-        for partition in partitions:
-            if partition not in first or partition not in end:
-                raise Unreachable(
-                    f"{partition} has no leader now", "see which broker is missing: fencepost stack status"
-                )
-        return first, end
+        return _all_led(partitions, first), _all_led(partitions, self.ends(partitions))
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return offsets_at(self._cluster, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
@@ -76,11 +70,19 @@ class TopicReader:
     ) -> dict[TopicPartition, int]:
         if isinstance(start, datetime):
             spec = OffsetSpec.for_timestamp(int(start.timestamp() * 1000))
-            found = offsets_at(self._cluster, list(first), spec)
-            return {partition: found[partition] if found[partition] >= 0 else end[partition] for partition in first}
+            found = _all_led(first, offsets_at(self._cluster, first, spec))
+            return {partition: offset if offset >= 0 else end[partition] for partition, offset in found.items()}
         if isinstance(start, Mapping):
             return _explicit(self.topic, start, first, end)
         return dict(end if start == "latest" else first)
+
+
+def _all_led(partitions: Iterable[TopicPartition], offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The offsets, where every partition has one; Unreachable where a leader is missing."""
+    for partition in partitions:
+        if partition not in offsets:
+            raise Unreachable(f"{partition} has no leader now", "see which broker is missing")
+    return offsets
 
 
 def _explicit(

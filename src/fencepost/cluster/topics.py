@@ -21,6 +21,7 @@ from fencepost.cluster.failures import Forbidden, Missing
 from fencepost.cluster.names import did_you_mean
 from fencepost.errors import Unreachable, Usage
 from fencepost.model import TopicPartition
+from fencepost.rules import TopicFacts
 
 SETTLE_SECONDS = 30.0  # for leaders and full in-sync sets after a creation, and for the end of a deletion
 MIN_IN_SYNC = "min.insync.replicas"
@@ -200,22 +201,44 @@ def offsets_at(
         lambda: cluster.admin.list_offsets(wanted, isolation_level=isolation, request_timeout=ANSWER_SECONDS),
         "the offsets of topic " + ", ".join(sorted({at.topic for at in wanted})),
     )
-    # For a leader that just died the driver gives an offset that is none, and no error.
-    return {TopicPartition(at.topic, at.partition): answer.offset for at, answer in found.items() if answer.offset >= 0}
+    # -1 is an answer (no record is that young). For a leader that just died the driver gives less, and no error.
+    return {TopicPartition(at.topic, at.partition): answer.offset for at, answer in found.items() if answer.offset > -2}
+
+
+def topic_facts(cluster: Cluster, name: str) -> TopicFacts | None:
+    """How the topic is kept, its brokers' defaults included; None where this user may not see it."""
+    layout = _layouts(cluster, [name]).get(name)
+    entries = _config_entries(cluster, name)
+    if layout is None or entries is None:
+        return None
+    return TopicFacts(
+        name,
+        min(len(info.replicas) for info in layout.partitions),
+        int(entries[MIN_IN_SYNC].value),
+        entries["unclean.leader.election.enable"].value == "true",
+    )
 
 
 def _own_config(cluster: Cluster, name: str) -> dict[str, str] | None:
-    """What is set on the topic itself, not inherited from the brokers. Seeing it is a right of its own."""
+    """What is set on the topic itself, not inherited from the brokers."""
+    entries = _config_entries(cluster, name)
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    if entries is None:
+        return None
+    return {key: entry.value for key, entry in sorted(entries.items()) if entry.source == own}
+
+
+def _config_entries(cluster: Cluster, name: str) -> Mapping[str, Any] | None:
+    """Every setting that holds for the topic. Seeing them is a right of its own: None without it."""
     resource = ConfigResource(ResourceType.TOPIC, name)
     try:
-        entries = cluster.ask(
+        entries: Mapping[str, Any] = cluster.ask(
             lambda: cluster.admin.describe_configs([resource], request_timeout=ANSWER_SECONDS)[resource],
             f"the settings of topic {name}",
         )
     except Forbidden:
         return None
-    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    return {key: entry.value for key, entry in sorted(entries.items()) if entry.source == own}
+    return entries
 
 
 def _kafka_id(driver_id: Any) -> str:

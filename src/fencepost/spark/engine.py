@@ -17,9 +17,12 @@ from fencepost.local.jars import fetch
 from fencepost.local.java import find
 from fencepost.model import Tenure, TopicPartition
 from fencepost.news import BatchDone
+from fencepost.rules import choose_face
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
 from fencepost.sinks.postgres.session import Connection
 from fencepost.sinks.postgres.table import fit_columns, make_table
+from fencepost.sinks.postgres.traits import TRAITS
+from fencepost.spark.plan import wide_node
 from fencepost.spark.session import open_session, settings_of
 from fencepost.spark.source import KafkaSource
 from fencepost.spark.stream import BatchStream
@@ -83,6 +86,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
         connection = ledger.connection()
         source = KafkaSource(spec.source, spec.kafka, spec.batch.records)
         transform = resolve(spark, spec, source)
+        choose_face(TRAITS, wide_node(transform.apply(transform.source.empty(spark))))
         columns, exists = fit_columns(connection, options.table, transform.columns)
         if not exists:
             make_table(connection, options.table, columns)

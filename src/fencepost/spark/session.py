@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost.errors import Unreachable
+from fencepost.rules import require_fixed
 
 FIXED = {
     # a throw-away checkpoint needs no rename that survives a crash: 115 ms less per batch
@@ -42,6 +43,7 @@ DRIVER_OPTIONS = "-Xss16m"  # stopping in the middle of a Python batch overflows
 
 def settings_of(user: Mapping[str, str], jars: Iterable[Path]) -> dict[str, str]:
     """What the session is made with: our defaults, then the user's, then what is not up to anybody."""
+    require_fixed(user, FIXED, "spark")
     merged = {**DEFAULTS, **user, **FIXED}
     merged["spark.jars"] = ",".join(filter(None, [*map(str, jars), user.get("spark.jars", "")]))
     merged["spark.driver.extraJavaOptions"] = (

@@ -14,9 +14,11 @@ from pyspark.sql.types import StructType
 
 from fencepost.errors import Usage
 from fencepost.model import Span, TopicPartition
+from fencepost.rules import require_fixed
 from fencepost.spec import SourceSpec, ValueFormat
 
 MALFORMED = "_malformed"  # the raw text of a value that is not JSON of the schema
+SOURCE_OPTIONS = {"kafka.isolation.level": "read_committed", "failOnDataLoss": "true"}
 EVENT_ID = "fencepost.id"  # the header that holds an event's id
 
 
@@ -28,6 +30,9 @@ class KafkaSource:
     kafka: Mapping[str, str]
     batch_records: int
     headers: bool = False  # headers cost time on every record: only where the transform asks for them
+
+    def __post_init__(self) -> None:
+        require_fixed(self.kafka, {"isolation.level": "read_committed"}, "kafka")
 
     def stream(self, spark: SparkSession, positions: Mapping[TopicPartition, int]) -> DataFrame:
         """The records from these positions on, which list every partition."""
@@ -52,8 +57,7 @@ class KafkaSource:
     def _options(self) -> dict[str, str]:
         return {
             **{f"kafka.{key}": value for key, value in self.kafka.items()},
-            "kafka.isolation.level": "read_committed",
-            "failOnDataLoss": "true",
+            **SOURCE_OPTIONS,
             "includeHeaders": str(self.headers).lower(),
         }
 
@@ -61,7 +65,8 @@ class KafkaSource:
         """No record, in the form that Kafka's records have: to try a transform on."""
         headers = ", headers array<struct<key: string, value: binary>>" if self.headers else ""
         columns = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
-        return spark.createDataFrame([], f"{columns}, timestampType int{headers}")
+        nothing = spark.sparkContext.emptyRDD()  # an RDD, as a batch is: a list would be planned away
+        return spark.createDataFrame(nothing, f"{columns}, timestampType int{headers}")
 
     def events(self, records: DataFrame) -> DataFrame:
         """Records as a transform sees them: the columns that are always there, and a JSON value's fields."""

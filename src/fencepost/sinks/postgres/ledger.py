@@ -237,3 +237,14 @@ def renew(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> Ten
         raise Fenced(f"{tenure.pipeline}: another run owns its positions now")
     positions = {TopicPartition(topic, partition): position for topic, partition, position in rows}
     return Tenure(tenure.pipeline, run, tenure.epoch, positions)
+
+
+def set_positions(connection: Connection, schema: str, tenure: Tenure, topic_ids: Mapping[str, str]) -> None:
+    """Inside the caller's transaction: these positions and no others, owned by a run that does not exist.
+
+    Whoever owned them is fenced, and the next run takes over from here.
+    """
+    with translated("set the positions"):
+        epoch = _next_epoch(connection, schema, tenure.pipeline)
+        connection.execute(statement("DELETE FROM {schema}.positions WHERE pipeline = %s", schema), (tenure.pipeline,))
+        _own(connection, schema, Tenure(tenure.pipeline, tenure.run, epoch, tenure.positions), topic_ids)

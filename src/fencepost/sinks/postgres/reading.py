@@ -14,6 +14,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from fencepost.sinks.postgres.session import KEEPALIVE, Connection, statement, table_name, translated
+from fencepost.sinks.postgres.table import read_columns
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ def exists(connection: Connection, *name: str) -> bool:
     with translated("look for a table"):
         found = connection.execute("SELECT to_regclass(%s)", (sql.Identifier(*name).as_string(connection),)).fetchone()
     return bool(found and found[0])
+
+
+def has_columns(connection: Connection, table: str, *names: str) -> bool:
+    return set(names) <= {column.name for column in read_columns(connection, table)}
 
 
 def stored_positions(connection: Connection, schema: str, pipeline: str) -> list[StoredPosition]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pyarrow as pa
 
@@ -82,6 +82,15 @@ class PostgresStore:
         ledger.end_writers(self.connection(), tenure.pipeline)
         with transaction(self.connection()) as connection:
             return ledger.renew(connection, self._settings.schema, tenure, run)
+
+    def set_positions(
+        self, pipeline: str, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> None:
+        """Put the positions elsewhere by hand; a run that is under way ends as fenced."""
+        ledger.install(self.connection(), self._settings.schema)
+        ledger.end_writers(self.connection(), pipeline)
+        with transaction(self.connection()) as connection:
+            ledger.set_positions(connection, self._settings.schema, Tenure(pipeline, uuid4(), 0, positions), topic_ids)
 
     # -- the connection
 

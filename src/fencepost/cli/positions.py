@@ -1,0 +1,86 @@
+"""`fencepost positions`: where a pipeline is, and putting it elsewhere."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
+from fencepost.cli.pipelines import SpecOption, pipeline_spec
+from fencepost.errors import Usage
+
+if TYPE_CHECKING:
+    from fencepost.cluster.positions import Start
+    from fencepost.repositioning import Repositioning
+
+app = typer.Typer(help="Show where a pipeline is, or put it elsewhere.", no_args_is_help=True)
+
+
+@app.command()
+def show(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
+    """Show the stored position of each partition: the next offset to be read."""
+    from fencepost.sinks.postgres.reading import reader, stored_positions
+
+    pipeline = pipeline_spec(spec)
+    options = pipeline.sink.options
+    with reader(options.dsn or "") as connection:
+        rows = stored_positions(connection, options.ledger_schema, pipeline.name)
+    if output is OutputFormat.JSON:
+        positions = [{"topic": row.topic, "partition": row.partition, "position": row.position} for row in rows]
+        emit_json({"pipeline": pipeline.name, "positions": positions})
+    else:
+        emit_table(["topic", "partition", "position"], [[row.topic, row.partition, row.position] for row in rows])
+
+
+@app.command("set")
+def set_(
+    to: Annotated[
+        str,
+        typer.Option("--to", help="earliest, latest, a time with a zone (2026-01-31T12:00:00Z), or 0:120,1:7."),
+    ],
+    spec: SpecOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Put the positions elsewhere. Says how many records that skips or repeats, and asks.
+
+    It takes over: a run of the pipeline that is under way ends with 4.
+    """
+    from fencepost.repositioning import carry_out, propose
+
+    pipeline = pipeline_spec(spec)
+    proposal = propose(pipeline, _start(to))
+    if output is OutputFormat.TEXT:
+        _say(proposal)
+    if not yes and not typer.confirm("set these positions?", err=True):
+        raise typer.Exit(1)
+    carry_out(pipeline, proposal)
+    if output is OutputFormat.JSON:
+        positions = {str(move.partition): move.after for move in proposal.moves}
+        emit_json({"positions": positions, "skipped": proposal.skipped, "repeated": proposal.repeated})
+    else:
+        say("set")
+
+
+def _say(proposal: Repositioning) -> None:
+    rows = [[move.partition, move.before, move.after, move.skipped, move.repeated] for move in proposal.moves]
+    emit_table(["partition", "position", "becomes", "skips", "repeats"], rows)
+    last = proposal.last_batch
+    ago = f"{(datetime.now(UTC) - last).total_seconds():,.0f} s ago" if last else "never"
+    say(f"\n{proposal.skipped:,} offsets skipped, {proposal.repeated:,} read again; the last batch landed {ago}")
+
+
+def _start(text: str) -> Start:
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        if "T" in text or "-" in text:
+            time = datetime.fromisoformat(text)
+            if time.tzinfo is None:
+                raise Usage(f"--to {text}", "a time needs a zone, as in 2026-01-31T12:00:00Z")
+            return time
+        return {int(partition): int(offset) for partition, offset in (pair.split(":") for pair in text.split(","))}
+    except ValueError:
+        raise Usage(f"--to {text}", "give earliest, latest, a time with a zone, or offsets such as 0:120,1:7") from None

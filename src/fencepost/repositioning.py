@@ -1,0 +1,74 @@
+"""Putting a pipeline's positions elsewhere by hand, and saying beforehand what that skips or repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+
+from fencepost.cluster.client import Cluster
+from fencepost.cluster.positions import Start, TopicReader
+from fencepost.model import TopicPartition
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres.reading import activity, reader, stored_positions
+from fencepost.spec import PipelineSpec
+
+
+@dataclass(frozen=True)
+class Move:
+    """One partition's change."""
+
+    partition: TopicPartition
+    before: int | None  # None: nothing is stored
+    after: int
+
+    @property
+    def skipped(self) -> int:
+        """Offsets that will not be read."""
+        return max(self.after - self.before, 0) if self.before is not None else 0
+
+    @property
+    def repeated(self) -> int:
+        """Offsets that will be read again, and land again."""
+        return max(self.before - self.after, 0) if self.before is not None else 0
+
+
+@dataclass(frozen=True)
+class Repositioning:
+    """What is going to change."""
+
+    pipeline: str
+    moves: list[Move]
+    topic_ids: Mapping[str, str]
+    last_batch: datetime | None
+
+    @property
+    def skipped(self) -> int:
+        return sum(move.skipped for move in self.moves)
+
+    @property
+    def repeated(self) -> int:
+        return sum(move.repeated for move in self.moves)
+
+
+def propose(spec: PipelineSpec, to: Start) -> Repositioning:
+    """What setting the positions would do. Changes nothing. Raises Usage for offsets that the topic does not hold."""
+    options = spec.sink.options
+    topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
+    after = topic.positions({}, to)
+    with reader(options.dsn or "") as connection:
+        rows = stored_positions(connection, options.ledger_schema, spec.name)
+        last = activity(connection, options.ledger_schema, spec.name).last_batch
+    before = {TopicPartition(row.topic, row.partition): row.position for row in rows}
+    moves = [Move(partition, before.get(partition), position) for partition, position in sorted(after.items())]
+    return Repositioning(spec.name, moves, {topic.topic: topic.topic_id}, last)
+
+
+def carry_out(spec: PipelineSpec, proposal: Repositioning) -> None:
+    """Set the positions; a run of the pipeline that is under way ends as fenced."""
+    options = spec.sink.options
+    settings = PostgresSettings(options.dsn or "", spec.name, options.table, (), options.ledger_schema)
+    with closing(PostgresStore(settings)) as store:
+        positions = {move.partition: move.after for move in proposal.moves}
+        store.set_positions(spec.name, positions, proposal.topic_ids)

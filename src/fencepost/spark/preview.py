@@ -1,0 +1,34 @@
+"""What Spark makes of a pipeline's transform, tried on no records: needs no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from fencepost.local.jars import fetch
+from fencepost.local.java import find
+from fencepost.spark.plan import wide_node
+from fencepost.spark.session import FIXED, open_session, settings_of
+from fencepost.spark.source import SOURCE_OPTIONS, KafkaSource
+from fencepost.spark.transform import resolve
+from fencepost.spec import PipelineSpec
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The transform's outcome before any record."""
+
+    columns: pa.Schema
+    wide_node: str | None
+    provenance: bool
+    settings: Mapping[str, str]  # that are not up to the user
+
+
+def preview(spec: PipelineSpec) -> Preview:
+    """Raises Usage where the transform does not fit the source."""
+    with open_session(spec.name, settings_of(spec.spark, fetch("spark")), find().home) as spark:
+        transform = resolve(spark, spec, KafkaSource(spec.source, spec.kafka, spec.batch.records))
+        wide = wide_node(transform.apply(transform.source.empty(spark)))
+        return Preview(transform.columns, wide, transform.shape.provenance, {**SOURCE_OPTIONS, **FIXED})
