@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from fencepost.errors import Usage
@@ -54,17 +63,24 @@ class SourceSpec(_Part):
     """The topic, where to begin where no position is stored, and what its values are."""
 
     topic: TopicName
-    start: Literal["earliest", "latest"] | datetime | dict[int, Annotated[int, Field(ge=0)]] = "earliest"
+    start: Literal["earliest", "latest"] | datetime | dict[int, int] = "earliest"
     value: ValueFormat = ValueFormat.BYTES
     fields: str | None = Field(
         None, alias="schema", description='of JSON values, as in "id long, amount decimal(10,2)"'
     )
 
-    @field_validator("start")
+    @field_validator("start", mode="wrap")
     @classmethod
-    def _zoned(cls, start: object) -> object:
-        if isinstance(start, datetime) and start.tzinfo is None:
-            raise PydanticCustomError("zone", "a time needs a zone, as in 2026-01-31T12:00:00Z")
+    def _start(cls, given: object, check: ValidatorFunctionWrapHandler) -> object:
+        """One problem with one text, instead of one for each of the forms that it could have had."""
+        try:
+            start = given if isinstance(given, bool | int | float) else check(given)
+        except ValidationError:
+            start = None
+        zoned = isinstance(start, datetime) and start.tzinfo is not None
+        offsets = isinstance(start, dict) and all(offset >= 0 for offset in start.values())
+        if not (zoned or offsets or start in ("earliest", "latest")):
+            raise PydanticCustomError("start", "earliest, latest, a time with a zone, or offsets: {0: 120, 1: 7}")
         return start
 
     @model_validator(mode="after")
@@ -177,7 +193,7 @@ def parse(text: str, name: str = FILE_NAME, folder: str = ".") -> PipelineSpec:
     except ValidationError as error:
         problems += [_problem(details, lines) for details in error.errors(include_url=False)]
     if problems:
-        raise Usage("; ".join(f"{name} {problem}" for problem in problems))
+        raise Usage("\n".join(f"{name} {problem}" for problem in problems))
     return spec
 
 

@@ -52,9 +52,8 @@ def run(
     if as_json:
         emit_json({"event": "ended", "rows": summary.rows, "dead": summary.dead, "positions": texts(summary.positions)})
     else:
-        say(
-            f"{summary.rows:,} rows landed in {summary.batches} batches"
-            + (f", {summary.dead} put aside" if summary.dead else "")
-        )
+        batches = "1 batch" if summary.batches == 1 else f"{summary.batches:,} batches"
+        aside = f", {summary.dead:,} records put aside" if summary.dead else ""
+        say(f"{summary.rows:,} rows landed in {batches}{aside}")
     if signal.SIGINT in signals:
         raise typer.Exit(INTERRUPTED)

@@ -80,6 +80,8 @@ class RowShape:
             return batch
         try:
             return self._made(batch)
+        except Refused:
+            raise
         except Exception as error:
             found = bad_ones(0, batch.num_rows, why, MOST_POISON)
             if not found:

@@ -1,0 +1,301 @@
+"""Kafka through Spark into PostgreSQL: the fenced path against what a user would pick instead.
+
+Every round runs each contender once over the same topic, in an order that rotates; a ratio is the median over the rounds
+of (the other's time / the fenced time), so more than 1 means that the fenced path is faster. Absolute times mean little.
+
+    python bench/spark_postgres.py [--quick] [--format json] [--records N] [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import psutil
+import psycopg
+import pyarrow as pa
+from psycopg.conninfo import conninfo_to_dict
+from pyspark.sql import DataFrame, SparkSession
+
+from fencepost.cluster.client import Cluster
+from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.jvm.jars import fetch
+from fencepost.jvm.java import find
+from fencepost.local import Stack
+from fencepost.model import TopicPartition
+from fencepost.producing.sending import Event, send
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres.columns import columns_for
+from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.session import transaction
+from fencepost.spark.session import FIXED, open_session, settings_of
+from fencepost.spark.source import KafkaSource
+from fencepost.spark.stream import BatchStream
+from fencepost.spark.transform import Transform, resolve
+from fencepost.spec import PipelineSpec
+
+PARTITIONS = 4
+SQL = "SELECT offset AS id, CAST(value AS string) AS body{carried} FROM events"
+CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
+
+
+@dataclass
+class Bench:
+    """One stack, one session, one topic."""
+
+    stack: Stack
+    spark: SparkSession
+    topic: str
+    records: int
+
+    def spec(self, table: str, provenance: bool = False) -> PipelineSpec:
+        carried = ", _from" if provenance else ""
+        return PipelineSpec.model_validate(
+            {
+                "name": f"{table}-{uuid4().hex[:8]}",
+                "guarantee": "exactly-once",
+                "kafka": {"bootstrap.servers": self.stack.bootstrap_servers},
+                "source": {"topic": self.topic},
+                "transform": {"sql": SQL.format(carried=carried)},
+                "sink": {"format": "postgres", "options": {"table": table, "dsn": self.stack.dsn}},
+            }
+        )
+
+    def transform(self, spec: PipelineSpec, batch: int | None = None) -> Transform:
+        return resolve(self.spark, spec, KafkaSource(spec.source, spec.kafka, batch or spec.batch.records))
+
+    def fresh_table(self, table: str, transform: Transform) -> PostgresSettings:
+        columns = columns_for(transform.columns)
+        with closing(psycopg.connect(self.stack.dsn, autocommit=True)) as database:
+            database.execute(f"DROP TABLE IF EXISTS {table}")
+            database.execute(f"CREATE TABLE {table} ({', '.join(f'{c.name} {c.type}' for c in columns)})")
+            database.execute("CHECKPOINT")  # nobody pays for what the one before left behind
+        return PostgresSettings(self.stack.dsn, table, table, columns)
+
+    def count(self, table: str) -> int:
+        with closing(psycopg.connect(self.stack.dsn)) as database:
+            (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
+            return int(count)
+
+    # -- the contenders, each over the whole topic
+
+    def fenced(self, provenance: bool = False) -> None:
+        self._fenced(self.spec("bench_fenced", provenance))
+
+    def _fenced(self, spec: PipelineSpec, batch: int | None = None) -> list[float]:
+        transform = self.transform(spec, batch)
+        settings = replace(self.fresh_table(spec.sink.options.table, transform), pipeline=spec.name)
+        with closing(PostgresStore(settings)) as store:
+            first = {TopicPartition(self.topic, number): 0 for number in range(PARTITIONS)}
+            tenure = store.take_over(spec.name, uuid4(), first, {})
+            marks = [perf_counter()]
+            stream = BatchStream(
+                self.spark, transform, spec.guarantee, settings, tenure, lambda _: marks.append(perf_counter())
+            )
+            stream.carry(once=True, every="0 seconds")
+        landed = self.count(spec.sink.options.table)
+        assert landed == self.records, landed
+        return [after - before for before, after in zip(marks, marks[1:], strict=False)]
+
+    def unfenced(self) -> None:
+        """The same writer without ledger and fence: COPY and commit."""
+        transform = self.transform(self.spec("bench_unfenced"))
+        settings = self.fresh_table("bench_unfenced", transform)
+        writer = UnfencedWriter(settings, transform)
+        self._stream(transform, lambda rows: rows.mapInArrow(writer, "rows long").collect())  # type: ignore[arg-type]
+        assert self.count("bench_unfenced") == self.records
+
+    def counting(self) -> None:
+        """Into nothing: what mapInArrow costs by itself."""
+        seen: list[int] = []
+
+        def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = sum(batch.num_rows for batch in batches)
+            yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
+
+        def add(rows: DataFrame) -> None:
+            seen.extend(row.rows for row in rows.mapInArrow(count, "rows long").collect())
+
+        self._stream(self.transform(self.spec("bench_counting")), add)
+        assert sum(seen) == self.records
+
+    def jdbc(self, tuned: bool = False) -> None:
+        """foreachBatch with Spark's JDBC append."""
+        transform = self.transform(self.spec("bench_jdbc"))
+        self.fresh_table("bench_jdbc", transform)
+        where = conninfo_to_dict(self.stack.dsn)
+        url = f"jdbc:postgresql://{where['host']}:{where['port']}/{where['dbname']}?sslmode=disable"
+        properties = {"user": str(where["user"]), "driver": "org.postgresql.Driver", "password": _password(where)}
+        if tuned:
+            url += "&reWriteBatchedInserts=true"
+            properties["batchsize"] = "10000"
+        self._stream(transform, lambda rows: rows.write.jdbc(url, "bench_jdbc", mode="append", properties=properties))
+        assert self.count("bench_jdbc") == self.records
+
+    def _stream(self, transform: Transform, write: Callable[[DataFrame], object], checkpoints: str = "") -> list[float]:
+        """A plain stream with foreachBatch over the whole topic; the times of its batches."""
+        first = {TopicPartition(self.topic, number): 0 for number in range(PARTITIONS)}
+        marks = [perf_counter()]
+
+        def batch(records: DataFrame, _number: int) -> None:
+            write(transform.apply(records))
+            marks.append(perf_counter())
+
+        if checkpoints:
+            self.spark.conf.set(CHECKPOINTS, checkpoints)
+        with tempfile.TemporaryDirectory() as folder:
+            stream = transform.source.stream(self.spark, first).writeStream.foreachBatch(batch)
+            stream.option("checkpointLocation", Path(folder).as_uri()).trigger(availableNow=True).start().awaitTermination()
+        self.spark.conf.set(CHECKPOINTS, FIXED[CHECKPOINTS])
+        return [after - before for before, after in zip(marks, marks[1:], strict=False)]
+
+    def small_batches(self, size: int) -> float:
+        """The time of a batch of so many rows, fenced, over that of an empty foreachBatch with Spark's default."""
+        default = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+        spec = self.spec("bench_small")
+        fenced = self._fenced(spec, size)
+        empty = self._stream(self.transform(spec, size), lambda _: None, default)
+        return statistics.median(fenced[1:]) / statistics.median(empty[1:])
+
+
+@dataclass
+class UnfencedWriter:
+    settings: PostgresSettings
+    transform: Transform
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"settings": self.settings}
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with closing(PostgresStore(self.settings)) as store, transaction(store.connection()) as connection:
+            copier = Copier(connection, self.settings.table, self.settings.columns)
+            rows = 0
+            for batch in batches:
+                if batch.num_rows:
+                    copier.copy(batch)
+                    rows += batch.num_rows
+        yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
+
+
+def _password(where: dict[str, Any]) -> str:
+    return Path(str(where["passfile"])).read_text().strip().rsplit(":", 1)[1]
+
+
+def seconds(contender: Callable[[], object]) -> float:
+    start = perf_counter()
+    contender()
+    return perf_counter() - start
+
+
+def compare(bench: Bench, rounds: int) -> dict[str, float]:
+    contenders: dict[str, Callable[[], object]] = {
+        "fenced": bench.fenced,
+        "jdbc_append": bench.jdbc,
+        "jdbc_tuned": lambda: bench.jdbc(tuned=True),
+        "counting_only": bench.counting,
+        "unfenced": bench.unfenced,
+        "with_provenance": lambda: bench.fenced(provenance=True),
+    }
+    for contender in contenders.values():  # warm: classes loaded, code compiled, workers forked
+        contender()
+    ratios: dict[str, list[float]] = {name: [] for name in contenders if name != "fenced"}
+    for number in range(rounds):
+        names = list(contenders)
+        order = names[number % len(names) :] + names[: number % len(names)]
+        times = {name: seconds(contenders[name]) for name in order}
+        note(f"round {number + 1} of {rounds}: " + ", ".join(f"{name} {times[name]:.2f} s" for name in names))
+        for name, found in ratios.items():
+            found.append(times[name] / times["fenced"])
+    return {name: round(statistics.median(found), 3) for name, found in ratios.items()}
+
+
+class PeakMemory:
+    """The largest resident size of this process and everything that it started, sampled while the block runs."""
+
+    def __enter__(self) -> PeakMemory:
+        self.peak, self._over = 0, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        own = psutil.Process()
+        while not self._over.wait(0.1):
+            total = 0
+            for process in (own, *own.children(recursive=True)):
+                try:
+                    total += process.memory_info().rss
+                except psutil.NoSuchProcess:
+                    continue
+            self.peak = max(self.peak, total)
+
+
+@contextmanager
+def opened(records: int) -> Iterator[Bench]:
+    with Stack.temporary() as stack:
+        settings = settings_of({"spark.master": "local[2]"}, fetch("spark"))
+        with open_session("bench", settings, find().home) as spark:
+            yield _bench(stack, spark, records)
+
+
+def _bench(stack: Stack, spark: SparkSession, records: int) -> Bench:
+    topic = f"bench-{uuid4().hex[:8]}"
+    kafka = {"bootstrap.servers": stack.bootstrap_servers}
+    create_topic(Cluster(kafka), TopicRequest(topic, PARTITIONS))
+    body = "x" * 100
+    events = (Event(f'{{"id": {number}, "body": "{body}"}}'.encode(), partition=number % PARTITIONS) for number in range(records))
+    sent = send(kafka, topic, events)
+    assert sent.all_acked, sent
+    return Bench(stack, spark, topic, records)
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="20,000 records, two rounds")
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--memory", action="store_true", help="also the peak memory at five times as many records")
+    given = parser.parse_args()
+    records, rounds = (20_000, 2) if given.quick else (given.records, given.rounds)
+    result: dict[str, Any] = {"records": records, "rounds": rounds}
+    with opened(records) as bench:
+        note(f"{records:,} records of about 120 bytes in {PARTITIONS} partitions")
+        result["ratios"] = compare(bench, rounds)
+        small = _bench(bench.stack, bench.spark, 4_000 if given.quick else 30_000)
+        result["ratios"]["batch_of_1000_over_empty_foreachBatch"] = round(small.small_batches(1_000), 2)
+        if given.memory:
+            with PeakMemory() as one:
+                bench.fenced()
+            five = _bench(bench.stack, bench.spark, 5 * records)
+            with PeakMemory() as five_times:
+                five.fenced()
+            result["ratios"]["peak_memory_at_5x"] = round(five_times.peak / one.peak, 2)
+    if given.format == "json":
+        print(json.dumps(result))
+    else:
+        for name, ratio in result["ratios"].items():
+            print(f"{name:40} {ratio}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""The pipeline file: what is wrong in it is named by line and key, and what is right is frozen."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fencepost.cli.init import init
+from fencepost.errors import Usage
+from fencepost.guarantee import Guarantee
+from fencepost.spec import FILE_NAME, OnError, PipelineSpec, find, load, parse
+
+GOOD = """
+name: orders
+guarantee: exactly-once
+source: {topic: orders}
+sink: {format: postgres, options: {table: orders}}
+"""
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(Usage) as refused:
+        parse(text)
+    return refused.value.message.splitlines()
+
+
+def test_the_smallest_file_has_defaults_for_the_rest() -> None:
+    spec = parse(GOOD)
+    assert spec.guarantee is Guarantee.EXACTLY_ONCE
+    assert (spec.source.start, spec.on_error, spec.engine) == ("earliest", OnError.STOP, "spark")
+    assert (spec.batch.records, spec.batch.every) == (500_000, timedelta(seconds=1))
+    assert spec.sink.options.provenance
+
+
+def test_a_guarantee_is_required_and_a_misspelt_key_gets_the_nearest() -> None:
+    text = GOOD.replace("guarantee", "garantee")
+    assert problems(text) == [
+        "fencepost.yml line 1: guarantee: is required",
+        "fencepost.yml line 3: garantee: no such key; did you mean 'guarantee'?",
+    ]
+
+
+def test_problems_name_their_line_even_deep_in_the_file() -> None:
+    text = """\
+name: a
+guarantee: exactly-once
+source:
+  topic: t
+  valeu: json
+sink:
+  format: postgres
+  options:
+    table: t
+    mode: upsert
+"""
+    assert problems(text) == [
+        "fencepost.yml line 5: source.valeu: no such key; did you mean 'value'?",
+        "fencepost.yml line 10: sink.options.mode: input should be 'append', not 'upsert'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("start", "means"),
+    [
+        ("earliest", "earliest"),
+        ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("{0: 120, 1: 7}", {0: 120, 1: 7}),
+    ],
+)
+def test_where_to_start(start: str, means: object) -> None:
+    assert parse(GOOD.replace("{topic: orders}", f"{{topic: orders, start: {start}}}")).source.start == means
+
+
+@pytest.mark.parametrize("start", ["sometimes", "2026-01-31T12:00:00", "{0: -1}", "5"])
+def test_a_start_that_means_nothing_is_one_problem(start: str) -> None:
+    found = problems(GOOD.replace("{topic: orders}", f"{{topic: orders, start: {start}}}"))
+    assert len(found) == 1
+    assert "line 4: source.start: earliest, latest, a time with a zone" in found[0]
+
+
+@pytest.mark.parametrize(("every", "seconds"), [("500ms", 0.5), ("2s", 2), ("1m", 60), ("3", 3)])
+def test_durations(every: str, seconds: float) -> None:
+    assert parse(GOOD + f"batch: {{every: {every}}}").batch.every == timedelta(seconds=seconds)
+
+
+def test_the_environment_is_filled_in_and_what_it_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVERS", "kafka:9092")
+    monkeypatch.delenv("NOT_THERE", raising=False)
+    text = GOOD + 'kafka: {bootstrap.servers: "${SERVERS}", client.id: "${NOT_THERE:-me}"}'
+    assert parse(text).kafka == {"bootstrap.servers": "kafka:9092", "client.id": "me"}
+    assert problems(GOOD + 'kafka: {client.id: "${NOT_THERE}"}') == [
+        "fencepost.yml line 6: kafka.client.id: the environment has no NOT_THERE"
+    ]
+
+
+def test_settings_keep_the_form_that_kafka_and_spark_write() -> None:
+    assert parse(GOOD + "spark: {spark.ui.enabled: true, spark.cores.max: 2}").spark == {
+        "spark.ui.enabled": "true",
+        "spark.cores.max": "2",
+    }
+
+
+def test_a_transform_is_one_of_three() -> None:
+    assert "give one of sql, spark or arrow" in problems(GOOD + "transform: {sql: a, spark: b}")[0]
+    assert (
+        "a schema goes with value: json" in problems(GOOD.replace("{topic: orders}", "{topic: o, schema: id long}"))[0]
+    )
+
+
+def test_no_secret_is_shown() -> None:
+    spec = parse(
+        GOOD.replace("table: orders", "table: orders, dsn: 'password=hunter2'") + "kafka: {sasl.password: hunter2}"
+    )
+    assert "hunter2" not in repr(spec)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "just text", "a: b: c", "\tname: x"])
+def test_what_is_no_pipeline_file_is_said_in_one_line(text: str) -> None:
+    assert len(problems(text)) == 1
+
+
+def test_the_nearest_file_above_is_found(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text(GOOD)
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    assert load(find(below)).name == "orders"
+    with pytest.raises(Usage, match="fencepost init"):
+        find(Path("/"))
+
+
+def test_the_template_is_a_pipeline_as_it_is(tmp_path: Path) -> None:
+    init(tmp_path / "shop")
+    spec = load(tmp_path / "shop" / FILE_NAME)
+    assert (spec.name, spec.guarantee) == ("shop", Guarantee.EXACTLY_ONCE)
+    with pytest.raises(Usage, match="exists already"):
+        init(tmp_path / "shop")
+
+
+def test_the_json_schema_knows_every_key() -> None:
+    schema = json.dumps(PipelineSpec.model_json_schema())
+    assert all(f'"{key}"' in schema for key in ("guarantee", "start", "schema", "provenance", "on_error", "every"))
