@@ -67,6 +67,7 @@ class SparkEngine:
             tenure,
             report=landed,
             before_batch=self.topic.require_same,
+            require_readable=lambda: self.positions(self.ledger.positions(self.spec.name)),
             stop=self.stop,
             see=self.see,
             put_aside=self.spec.on_error is OnError.DEAD_LETTER,

@@ -35,10 +35,12 @@ def spans_of(frame: DataFrame) -> TaskSpans:
 
 
 def wide_node(frame: DataFrame) -> str | None:
-    """The first node of the plan that mixes partitions or may stop early; None for a narrow plan.
+    """The first node of the plan that mixes partitions or may stop early; None for a narrow plan, or an empty one.
 
     Looks at the plan before the RDD: an adaptive plan would run a stage, and `limit` passes the walk alone.
     """
+    if gives_nothing(frame):
+        return None
     execution = frame._jdf.queryExecution()
     return next((name for name in _nodes(execution.executedPlan()) if name not in NARROW_NODES), None)
 

@@ -48,13 +48,14 @@ class BatchStream:
     tenure: Tenure
     report: Callable[[BatchDone], None]
     before_batch: Callable[[], object] = lambda: None  # raises when the topic is not the same any more
+    require_readable: Callable[[], object] = lambda: None  # raises when records that were not read yet are gone
     stop: Event = field(default_factory=Event)
     see: Observer = nobody
     put_aside: bool = False  # records that cannot be carried go to the dead letters
     trouble: BaseException | None = None
 
     def carry(self, once: bool, every: str) -> None:
-        """Run until drained (once) or stopped. Raises what a batch raised; Spark's own errors as they are."""
+        """Run until drained (once) or stopped. Raises what a batch raised, or what Spark's own failure means."""
         checkpoint = Path(tempfile.mkdtemp(prefix="fencepost-"))
         try:
             query = self._start(checkpoint, once, every)
@@ -72,17 +73,21 @@ class BatchStream:
             while not query.awaitTermination(0.2):  # type: ignore[arg-type]
                 if self.stop.is_set() and not query.status["isTriggerActive"]:
                     query.stop()
-        except PySparkException:
+        except PySparkException as error:
             if isinstance(self.trouble, Stopped):
                 return
             if self.trouble is not None:
                 raise self.trouble from None  # Spark buries it in text; this is the one that was raised
-            raise
+            self.require_readable()
+            raise translated(error) from error
 
     def _batch(self, records: DataFrame, number: int) -> None:
         try:
             self._go_on()
             self.report(self._carry_batch(records, number))
+        except SparkFailure as error:
+            self.trouble = translated(error)
+            raise RuntimeError(f"batch {number}: {type(error).__name__}") from None
         except BaseException as error:  # noqa: BLE001 (kept whole on our side: what crosses to Spark is text)
             self.trouble = error
             raise RuntimeError(f"batch {number}: {type(error).__name__}") from None
@@ -132,6 +137,7 @@ class BatchStream:
             failure = translated(error)
             if isinstance(failure, Unreachable):
                 raise failure from error
+            self.require_readable()  # where records are gone, reading fails as it does for bad ones
             return {}, PoisonSearch(self.transform, records, spans).find(failure, aside.offsets())
 
     def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:

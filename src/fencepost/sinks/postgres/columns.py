@@ -51,7 +51,7 @@ def type_for(field: pa.Field) -> str:
     """The PostgreSQL type that a new table gets for the column."""
     if holds_json(field):
         return "jsonb"
-    if pa.types.is_timestamp(field.type) and field.type.tz:
+    if pa.types.is_timestamp(field.type) and field.type.unit == "us" and field.type.tz:
         return "timestamp with time zone"
     if pa.types.is_decimal128(field.type):
         return f"numeric({field.type.precision},{field.type.scale})"
@@ -70,6 +70,7 @@ def columns_for(schema: pa.Schema) -> tuple[Column, ...]:
 
 
 _INTEGER_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
+_TIMES = ("timestamp without time zone", "timestamp with time zone", "interval")
 _WIDER: Mapping[str, Sequence[str]] = {
     "smallint": ("smallint", "integer", "bigint"),
     "integer": ("integer", "bigint"),
@@ -84,6 +85,8 @@ def fits(made: str, there: str) -> bool:
     name, numbers = _parts(there)
     if name == "numeric":
         return _fits_numeric(made, numbers)
+    if name in _TIMES and numbers not in ((), (6,)):
+        return False  # it would round the microseconds off
     return name in _WIDER.get(_parts(made)[0], (made,))
 
 
@@ -93,6 +96,12 @@ def _parts(type_name: str) -> tuple[str, tuple[int, ...]]:
     if not match:
         return type_name, ()
     return match[1] + match[3], tuple(int(number) for number in match[2].split(","))
+
+
+def longest_text(column: Column) -> int | None:
+    """How many characters a `character varying(80)` takes; None where there is no limit."""
+    name, numbers = _parts(column.type)
+    return numbers[0] if name == "character varying" and numbers else None
 
 
 def _fits_numeric(made: str, there: tuple[int, ...]) -> bool:

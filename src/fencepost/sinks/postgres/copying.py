@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 from psycopg import pq
 
 from fencepost.errors import Refused
-from fencepost.sinks.postgres.columns import Column, arrow_type
+from fencepost.sinks.postgres.columns import Column, arrow_type, longest_text
 from fencepost.sinks.postgres.session import Connection, copy_statement, translated
 
-# The microseconds and days since 1970 between which PostgreSQL keeps timestamps and dates (4713 BC on)
-TIMESTAMPS = (-210_866_803_200_000_000, 9_223_371_331_200_000_000 - 1)
-DATES = (-2_440_588, 2_145_042_540)
+# The microseconds and days since 1970 between which PostgreSQL keeps timestamps and dates: from 4714 BC on.
+# Its last timestamp lies beyond Arrow's.
+TIMESTAMPS = (-210_866_803_200_000_000, 2**63 - 1)
+DATES = (-2_440_588, 2_145_042_905)
 
 
 class Copier:
@@ -53,11 +54,13 @@ def _in_range(column: Column, array: pa.Array) -> pa.Array:
         limits, numbers = TIMESTAMPS, array.cast(pa.int64())
     elif pa.types.is_date32(array.type):
         limits, numbers = DATES, array.cast(pa.int32())
+    elif (longest := longest_text(column)) is not None:  # PostgreSQL would cut spaces at the end off
+        limits, numbers = (0, longest), pc.utf8_length(array)
     else:
         return array
     bounds = pc.min_max(numbers).as_py()
     if bounds["min"] is not None and not limits[0] <= bounds["min"] <= bounds["max"] <= limits[1]:
-        raise Refused(f"column {column.name!r} holds a {column.type} outside PostgreSQL's range")
+        raise Refused(f"column {column.name!r} holds a value outside the range of {column.type}")
     return array
 
 

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from fencepost.errors import Fenced, PositionLost, Refused, Rewound, TopicRecreated, Unreachable
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.sinks.postgres.reading import exists
 from fencepost.sinks.postgres.session import Connection, statement, table_name, translated, writer_name
 
 Held = dict[TopicPartition, tuple[int, UUID, int]]  # position, owner, epoch
@@ -19,8 +20,7 @@ Held = dict[TopicPartition, tuple[int, UUID, int]]  # position, owner, epoch
 
 def install(connection: Connection, schema: str) -> None:
     """Make our own schema and tables, where they are not there yet."""
-    there = connection.execute("SELECT to_regclass(%s)", (f'"{schema}".spans',)).fetchone()
-    if there and there[0]:
+    if exists(connection, schema, "spans"):
         return
     text = files("fencepost.sinks.postgres").joinpath("schema.sql").read_text()
     with translated(f"make the schema {schema!r}"):
@@ -33,8 +33,7 @@ def install(connection: Connection, schema: str) -> None:
 
 def read(connection: Connection, schema: str, pipeline: str) -> Held:
     """Everything stored for the pipeline; nothing where our tables do not exist."""
-    there = connection.execute("SELECT to_regclass(%s)", (f'"{schema}".positions',)).fetchone()
-    if not there or not there[0]:
+    if not exists(connection, schema, "positions"):
         return {}
     query = statement(
         "SELECT topic, partition, position, owner, epoch FROM {schema}.positions WHERE pipeline = %s", schema
@@ -112,19 +111,38 @@ WHERE application_name = %s AND datname = current_database() AND pid <> pg_backe
 
 def end_writers(connection: Connection, pipeline: str) -> None:
     """End the connections of earlier runs: a stopped one may hold a row that the takeover needs."""
+    name = writer_name(pipeline)
     try:
-        writers = connection.execute(_WRITERS, (writer_name(pipeline),)).fetchall()
+        writers = connection.execute(_WRITERS, (name,)).fetchall()
+        left = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid = ANY(%s)",
+            (name, [pid for pid, ended in writers if not ended]),  # one that ended by itself meanwhile was not ended
+        ).fetchall()
     except psycopg.errors.InsufficientPrivilege as error:
-        raise Refused(
-            f"an earlier run of {pipeline!r} is connected under another role, which may not be ended by this one",
-            f"have an administrator end the connections whose application_name is {writer_name(pipeline)}, "
-            "with pg_terminate_backend(pid) over pg_stat_activity",
-        ) from error
+        raise _of_another_role(connection, pipeline) from error
     except psycopg.Error as error:
         raise Unreachable(f"PostgreSQL could not end the writers of earlier runs: {error}") from error
-    for pid, ended in writers:
-        if not ended:
-            raise Unreachable(f"the connection {pid} of an earlier run does not end", "see what holds it")
+    for (pid,) in left:
+        raise Unreachable(f"the connection {pid} of an earlier run does not end", "see what holds it")
+
+
+def _of_another_role(connection: Connection, pipeline: str) -> Refused:
+    name = writer_name(pipeline)
+    with translated("see who writes"):
+        found = connection.execute(
+            "SELECT DISTINCT usename FROM pg_stat_activity WHERE application_name = %s AND usename <> current_user",
+            (name,),
+        ).fetchall()
+    roles = ", ".join(repr(role) for (role,) in found) or "another role"
+    return Refused(
+        f"an earlier run of {pipeline!r} is connected as {roles}, and this role may not end that",
+        f"run as the same role, or have {roles} or an administrator end the connections whose application_name "
+        f"is '{name}': pg_terminate_backend(pid) for each in pg_stat_activity",
+    )
+
+
+# Who stalls in a takeover holds the pipeline's row and is no writer yet, that the next one could end.
+_STALL = "SET LOCAL idle_in_transaction_session_timeout = '5s'"
 
 
 def take_over(
@@ -135,6 +153,7 @@ def take_over(
     `table` is the target: where nothing is stored for the pipeline yet, it must be empty.
     """
     with translated("take over the positions"):
+        connection.execute(_STALL)
         epoch = _next_epoch(connection, schema, wanted.pipeline)
         stored = connection.execute(
             statement(
@@ -222,6 +241,15 @@ RETURNING held.topic, held.partition, held.position
 """
 
 
+def require_own(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> None:
+    """Fenced where another run owns one of the positions. Locks nothing."""
+    held = read(connection, schema, tenure.pipeline)
+    for partition in tenure.positions:
+        _, owner, epoch = held.get(partition, (None, None, None))
+        if owner not in (tenure.run, run):
+            raise Fenced(f"{tenure.pipeline}: {partition} is owned by {owner or 'nobody'} (epoch {epoch}) now")
+
+
 def renew(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> Tenure:
     """Inside the caller's transaction: the old token, or the new one already, becomes the new one; else Fenced."""
     values = {
@@ -232,6 +260,7 @@ def renew(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> Ten
         "partitions": [partition.partition for partition in tenure.positions],
     }
     with translated("renew the ownership"):
+        connection.execute(_STALL)
         rows = connection.execute(statement(_RENEW, schema), values).fetchall()
     if len(rows) != len(tenure.positions):
         raise Fenced(f"{tenure.pipeline}: another run owns its positions now")

@@ -79,6 +79,8 @@ class PostgresStore:
             return ledger.take_over(connection, self._settings.schema, wanted, topic_ids, self._settings.table)
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
+        # first: a run that was replaced must not end its successor's writers
+        ledger.require_own(self.connection(), self._settings.schema, tenure, run)
         ledger.end_writers(self.connection(), tenure.pipeline)
         with transaction(self.connection()) as connection:
             return ledger.renew(connection, self._settings.schema, tenure, run)

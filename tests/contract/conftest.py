@@ -1,0 +1,26 @@
+"""A table of the test's own in the shared database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from uuid import uuid4
+
+import pytest
+
+from contract.postgres_target import Target
+from fencepost.local import Stack
+from fencepost.sinks.postgres.session import Connection, connect
+
+
+@pytest.fixture(scope="module")
+def connection(stack: Stack) -> Iterator[Connection]:
+    with closing(connect(stack.dsn)) as connection:
+        yield connection
+
+
+@pytest.fixture
+def target(connection: Connection) -> Iterator[Target]:
+    target = Target(connection, f"types_{uuid4().hex[:12]}")
+    yield target
+    target.drop()

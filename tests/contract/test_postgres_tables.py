@@ -1,0 +1,169 @@
+"""Tables that exist or are made, odd names and odd batches, and which records a table did not take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from psycopg import sql
+
+from contract.batches import batch, owner
+from contract.postgres_target import Target, broken_utf8, column
+from fencepost.errors import Poison, Usage
+from fencepost.local import Stack
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres.columns import Column, json_field
+from fencepost.sinks.postgres.session import Connection
+from fencepost.sinks.postgres.table import fit_columns, make_table, read_columns
+
+
+class Shelf:
+    """A store over a table that has an `_offset` column."""
+
+    def __init__(self, dsn: str, table: str, columns: tuple[Column, ...], schema: str) -> None:
+        self.store = PostgresStore(PostgresSettings(dsn, "shop", table, columns, schema))
+        self.tenure = owner(self.store)
+
+    def write(self, *parts: pa.RecordBatch) -> int:
+        return self.store.write(batch(self.tenure, 0, 100, iter(parts))).rows
+
+
+@pytest.fixture
+def shelf(stack: Stack, target: Target) -> Iterator[Shelf]:
+    target.make("v text, _offset bigint")
+    schema = f"{target.name}_own"
+    made = Shelf(stack.dsn, target.name, read_columns(target.connection, target.name), schema)
+    yield made
+    made.store.close()
+    target.connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+
+
+def events(values: Sequence[str | None] | pa.Array, first: int = 0) -> pa.RecordBatch:
+    offsets = pa.array(range(first, first + len(values)), pa.int64())
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.string()), offsets], names=["v", "_offset"])
+
+
+def test_batches_without_rows_are_passed_over(shelf: Shelf, target: Target) -> None:
+    assert shelf.write() == 0
+    assert shelf.write(events([]), events(["a", None]), events([]), events(["b"], 2).slice(1)) == 2
+    assert target.texts() == ["a", None]
+
+
+def test_poison_is_named_by_its_offsets_and_nothing_of_its_span_lands(shelf: Shelf, target: Target) -> None:
+    values = ["x"] * 50
+    values[7] = values[31] = values[45] = "a\0b"
+    with pytest.raises(Poison) as refused:
+        shelf.write(events(["earlier"] * 10), events(values, 10).slice(5, 40))
+    assert [offset for offset, _ in refused.value.records] == [17, 41]
+    assert "0x00" in refused.value.records[0][1]
+    assert refused.value.partition == "orders/0"
+    assert target.texts() == []
+    assert shelf.write(events(["later"])) == 1
+
+
+def test_broken_utf8_is_named_by_its_offset(shelf: Shelf, target: Target) -> None:
+    with pytest.raises(Poison) as refused:
+        shelf.write(events(broken_utf8(), 70))
+    assert [offset for offset, _ in refused.value.records] == [71]
+    assert target.texts() == []
+
+
+def test_a_value_that_is_refused_before_it_is_sent_is_named_too(shelf: Shelf, target: Target) -> None:
+    target.connection.execute(sql.SQL("ALTER TABLE {} ALTER v TYPE varchar(3)").format(sql.Identifier(target.name)))
+    narrow = Shelf(
+        shelf.store._settings.dsn,
+        target.name,
+        read_columns(target.connection, target.name),
+        shelf.store._settings.schema,
+    )
+    with closing(narrow.store), pytest.raises(Poison) as refused:
+        narrow.write(events(["abc", "abcd", "abc ", "ab"], 20))
+    assert [offset for offset, _ in refused.value.records] == [21, 22]
+
+
+def test_a_new_table_has_the_types_that_were_made_up_for_it(target: Target) -> None:
+    schema = pa.schema(
+        [("a", pa.int8()), ("b", pa.timestamp("us", tz="UTC")), ("c", pa.decimal128(12, 3)), json_field("d")]
+    )
+    target.take(pa.RecordBatch.from_pylist([], schema=schema))
+    assert read_columns(target.connection, target.name) == (
+        Column("a", "smallint"),
+        Column("b", "timestamp with time zone"),
+        Column("c", "numeric(12,3)"),
+        Column("d", "jsonb"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "problem"),
+    [
+        ("other text", "'v' is missing there"),
+        ("v text", "'v' is bigint here and text there"),
+        ("v integer", "'v' is bigint here and integer there"),
+        ("v numeric(18)", "'v' is bigint here and numeric(18,0) there"),
+        ("v double precision", "'v' is bigint here and double precision there"),
+        ("v bigint, other text NOT NULL", "'other' is required there and not given"),
+        ('"V" bigint', "'v' is missing there"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_before_the_first_row(target: Target, there: str, problem: str) -> None:
+    target.make(there)
+    with pytest.raises(Usage) as refused:
+        target.take(column(pa.int64(), [1]))
+    assert problem in refused.value.message
+    assert target.values() == []
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        "v bigint, other text NOT NULL DEFAULT 'x'",
+        "v bigint, other bigint GENERATED ALWAYS AS IDENTITY",
+        "v bigint, other bigint NOT NULL GENERATED ALWAYS AS (v + 1) STORED",
+        "other text, v bigint NOT NULL",
+    ],
+)
+def test_columns_that_fill_themselves_need_not_be_given(target: Target, there: str) -> None:
+    target.make(there)
+    target.take(column(pa.int64(), [1, 2]))
+    assert target.texts() == ["1", "2"]
+
+
+ODD = ['Kä"se', "a b", "SELECT", "x;--", "%s {}", "'quoted'"]
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["made", "found"])
+def test_odd_names_are_quoted_everywhere(stack: Stack, connection: Connection, exists: bool) -> None:
+    tag = uuid4().hex[:12]
+    target, schema = Target(connection, f'Odd "table" {tag} %s'), f'Odd "schema" {tag}'
+    rows = pa.RecordBatch.from_pydict({name: pa.array([7], pa.int64()) for name in ODD})
+    columns, _ = fit_columns(connection, target.name, rows.schema)
+    if exists:
+        make_table(connection, target.name, tuple(reversed(columns)))
+        columns, found = fit_columns(connection, target.name, rows.schema)
+        assert found
+    else:
+        make_table(connection, target.name, columns)
+    try:
+        with closing(PostgresStore(PostgresSettings(stack.dsn, "shop", target.name, columns, schema))) as store:
+            tenure = owner(store)
+            assert store.write(batch(tenure, 0, 1, iter([rows]))).rows == 1
+            assert not store.done(batch(tenure, 0, 1))
+        assert target.values() == [(7,) * len(ODD)]
+    finally:
+        target.drop()
+        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+
+
+def test_a_table_may_live_in_a_schema_of_its_own(target: Target) -> None:
+    schema = f"{target.name}_shop"
+    target.connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    elsewhere = Target(target.connection, f"{schema}.orders")
+    try:
+        elsewhere.take(column(pa.int64(), [1]))
+        assert elsewhere.texts() == ["1"]
+    finally:
+        target.connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))

@@ -1,0 +1,107 @@
+"""Programs that drive Spark in a process of their own, to be killed, stopped and gone on with, tree and all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fencepost.local import process
+
+TESTS = Path(__file__).parents[1]
+PATIENCE = 180.0  # a session starts in five seconds alone and in thirty beside others
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+    assert process.until(lambda: bool(condition()), seconds, 0.1), f"in {seconds:.0f} s this did not happen: {what}"
+
+
+def never(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+    assert not process.until(lambda: bool(condition()), seconds, 0.25), f"this must not happen: {what}"
+
+
+def go_on(pid: int) -> None:
+    """SIGCONT to a process that stopped itself, if nobody killed it meanwhile."""
+    identity = process.identify(pid)
+    if identity is not None:
+        process.send(identity, signal.SIGCONT)
+
+
+class Driver:
+    """One such program. What it says is read from a file, so that it never waits for its reader."""
+
+    def __init__(self, argv: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> None:
+        self._out = folder / f"driver-{len(list(folder.glob('driver-*.out')))}.out"
+        self._err = self._out.with_suffix(".err")
+        self.scratch = self._out.with_suffix(".tmp")  # where its checkpoints are
+        self.scratch.mkdir()
+        path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+        full = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(self.scratch), **(env or {})}
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._child = subprocess.Popen(argv, cwd=folder, env=full, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
+        identity = process.identify(self._child.pid)
+        assert identity is not None, self.told()
+        self._identity = identity
+
+    @property
+    def running(self) -> bool:
+        return self._child.poll() is None
+
+    def news(self, event: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self._out.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return [line for line in lines if line["event"] == event]
+
+    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait for something that it does; a driver that ends before that is told with its last words."""
+        wait_for(lambda: condition() or not self.running, f"{what}\n{self.told()}")
+        assert condition(), f"the driver ended with {self._child.poll()} before: {what}\n{self.told()}"
+
+    def ended(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        wait_for(lambda: not self.running, "the driver ends")
+        return self._child.wait()
+
+    def kill(self) -> None:
+        """SIGKILL to all of it: the worker daemon has a process group of its own."""
+        killed = process.send_all(self._identity, signal.SIGKILL)
+        self._child.wait()
+        wait_for(lambda: not any(map(process.alive, killed)), "every process of the driver is gone")
+
+    def stop(self) -> None:
+        """SIGSTOP to all of it, in effect on return."""
+        held = process.send_all(self._identity, signal.SIGSTOP)
+        wait_for(lambda: all(map(process.stopped, held)), "every process of the driver stands still")
+
+    def go_on(self) -> None:
+        process.send_all(self._identity, signal.SIGCONT)
+
+    def told(self) -> str:
+        return f"out: {self._out.read_text()[-2000:]}\nerr: {self._err.read_text()[-4000:]}"
+
+
+@contextmanager
+def pipeline_process(spec: Path, *words: str, env: Mapping[str, str] | None = None) -> Iterator[Driver]:
+    with _driver("pipeline_process.py", [str(spec), *words], spec.parent, env) as driver:
+        yield driver
+
+
+@contextmanager
+def naive_process(folder: Path, settings: dict[str, Any]) -> Iterator[Driver]:
+    with _driver("naive_process.py", [json.dumps(settings)], folder) as driver:
+        yield driver
+
+
+@contextmanager
+def _driver(program: str, words: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> Iterator[Driver]:
+    driver = Driver([sys.executable, str(TESTS / "spark" / program), *words], folder, env)
+    try:
+        yield driver
+    finally:
+        if driver.running:
+            driver.kill()

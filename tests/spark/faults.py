@@ -1,0 +1,62 @@
+"""Faults inside a Spark task beyond the lab's crash points. Pickled into the workers, which import this module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fencepost.delivery import Observer
+from fencepost.lab.crash import Deed, MidCopy
+from fencepost.model import Batch, Step
+
+
+@dataclass(frozen=True)
+class Several:
+    """Some observers as one."""
+
+    observers: tuple[Observer, ...]
+
+    def __call__(self, step: Step, batch: Batch[Any]) -> None:
+        for see in self.observers:
+            see(step, batch)
+
+
+@dataclass(frozen=True)
+class StopOn:
+    """A transform of record batches whose process stops, once, when this id comes by: in the middle of the rows."""
+
+    id: int
+    witness: Path
+
+    def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if pc.any(pc.equal(rows.column("id"), self.id)).as_py():
+            (rows,) = MidCopy(1, Deed.STOP, self.witness).rows([rows])
+        return rows.select(["id", "_from"])
+
+    def in_file(self, folder: Path) -> dict[str, str]:
+        """The transform of a pipeline that lives in this folder."""
+        text = f"from pathlib import PosixPath\nfrom spark.faults import StopOn\nstop = {self!r}\n"
+        (folder / "stop_on.py").write_text(text)
+        return {"arrow": "stop_on.py:stop"}
+
+
+@dataclass(frozen=True)
+class Unguarded:
+    """Takes the input guard away where it is unpickled, which is in a worker, before the writer installs the guard."""
+
+    insists: bool  # is the proof of a whole input still asked for, though nothing gives it?
+
+    def __call__(self, _step: Step, _batch: Batch[Any]) -> None:
+        pass
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from fencepost.spark.input_guard import GUARD
+
+        self.__dict__.update(state)
+        GUARD.install = lambda: None  # type: ignore[method-assign]
+        if not self.insists:
+            GUARD.require_complete = lambda: None  # type: ignore[method-assign]

@@ -1,0 +1,91 @@
+"""Records that cannot be decoded, cast, stored or transformed: named, or put aside with all that they were."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from fencepost.errors import Poison
+from spark.flows import Flow
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A record that fails, where, and a word of the reason."""
+
+    value: bytes
+    reason: str
+    transform: dict[str, str]
+
+
+SQL = {"sql": "SELECT id, cast(s AS int) AS number, _from FROM events WHERE id % 10 <> 0"}
+TEXT = {"sql": "SELECT id, s, _from FROM events"}
+ARROW = {"arrow": "spark.transforms:not_seven"}
+KINDS = {
+    "decode": Bad(b"{nonsense", "not JSON of the schema", SQL),
+    "cast": Bad(b'{"id": 7, "s": "seven"}', "seven", SQL),
+    "store": Bad(json.dumps({"id": 7, "s": "a\0b"}).encode(), "0x00", TEXT),
+    "arrow": Bad(b'{"id": 7, "s": "7"}', "ValueError: seven", ARROW),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_bad_record_stops_the_run_which_names_it(flow: Flow, kind: str) -> None:
+    bad = KINDS[kind]
+    flow.produce(range(200), {7: bad.value})
+    with pytest.raises(Poison) as stopped:
+        flow.run(transform=bad.transform)
+    assert stopped.value.exit_code == 1
+    assert stopped.value.partition == str(flow.partition(1))
+    ((offset, reason),) = stopped.value.records
+    assert offset == 3
+    assert bad.reason in reason
+    assert flow.landed_in(1) == 0
+    assert flow.positions()[1] == 0
+
+
+def test_bad_records_are_put_aside_whole_in_their_spans_transaction(flow: Flow) -> None:
+    """Of one batch, two that cannot be decoded, one that cannot be cast; what was read is landed, filtered or dead."""
+    bad = {7: KINDS["decode"].value, 8: KINDS["cast"].value, 107: KINDS["decode"].value}
+    flow.produce(range(200), bad)
+    run = flow.run(transform=SQL, on_error="dead_letter")
+    assert (run.rows, run.dead) == (177, 3)  # and twenty were filtered out
+    assert sorted(flow.landed()) == [id_ for id_ in range(200) if id_ % 10 and id_ not in bad]
+    letters = _letters(flow)
+    assert [letter[:4] for letter in letters] == [
+        (flow.name, 0, 4, bad[8]),
+        (flow.name, 1, 3, bad[7]),
+        (flow.name, 1, 53, bad[107]),
+    ]
+    assert [(key, headers) for *_, key, headers, _ in letters] == [
+        (str(id_).encode(), [["n", str(id_)]]) for id_ in (8, 7, 107)
+    ]
+    reasons = [KINDS[kind].reason for kind in ("cast", "decode", "decode")]
+    assert [word in letter[-1] for word, letter in zip(reasons, letters, strict=True)] == [True] * 3
+    assert flow.positions() == {0: 100, 1: 100}
+    assert flow.sql("SELECT sum(rows)::int, sum(dead)::int FROM fencepost.spans WHERE pipeline = %s", flow.name) == [
+        (177, 3)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["store", "arrow"])
+def test_what_the_task_itself_cannot_take_is_put_aside_too(flow: Flow, kind: str) -> None:
+    bad = KINDS[kind]
+    flow.produce(range(200), {7: bad.value})
+    run = flow.run(transform=bad.transform, on_error="dead_letter")
+    assert (run.rows, run.dead) == (199, 1)
+    assert sorted(flow.landed()) == [id_ for id_ in range(200) if id_ != 7]
+    (letter,) = _letters(flow)
+    assert letter[:4] == (flow.name, 1, 3, bad.value)
+    assert bad.reason in letter[-1]
+    assert flow.positions() == {0: 100, 1: 100}
+
+
+def _letters(flow: Flow) -> list[Any]:
+    return flow.sql(
+        f'SELECT topic, partition, "offset", value, key, headers, _dead FROM {flow.name}_dead '
+        'ORDER BY partition, "offset"'
+    )

@@ -1,0 +1,46 @@
+"""A task that fails and is tried again by Spark, before and after its commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fencepost.lab.crash import CrashPoint, Deed, visits
+from fencepost.model import Step
+from spark.faults import Several
+from spark.flows import Flow
+
+
+def test_attempts_that_fail_before_and_after_their_commit_land_once(flow: Flow, tmp_path: Path) -> None:
+    flow.produce(range(200))
+    before, after = tmp_path / "before", tmp_path / "after"
+    run = flow.run(
+        see=Several(
+            (
+                CrashPoint(Step.WRITTEN, flow.partition(0), Deed.FAIL, before),
+                CrashPoint(Step.DELIVERED, flow.partition(1), Deed.FAIL, after),
+            )
+        )
+    )
+    flow.assert_exact(200)
+    (batch,) = run.batches()
+    assert [visit.acted for visit in visits(before)] == [True, False]  # written twice, committed once
+    assert [visit.acted for visit in visits(after)] == [True]  # the second attempt had nothing to deliver
+    assert (batch.rows, batch.already) == (100, 1)
+
+
+def test_control_a_retry_doubles_under_at_least_once_and_a_crash_loses_under_at_most_once(
+    flow: Flow, tmp_path: Path
+) -> None:
+    flow.produce(range(200))
+    flow.run(
+        see=CrashPoint(Step.WRITTEN, flow.partition(0), Deed.FAIL, tmp_path / "written"), guarantee="at-least-once"
+    )
+    found = flow.comparison()
+    assert (found.lost, found.duplicated) == (0, 100)
+
+    flow.produce(range(200, 400))
+    flow.run(
+        see=CrashPoint(Step.ADVANCED, flow.partition(1), Deed.FAIL, tmp_path / "advanced"), guarantee="at-most-once"
+    )
+    found = flow.comparison()
+    assert (found.lost, found.duplicated) == (100, 100)

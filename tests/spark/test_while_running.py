@@ -1,0 +1,59 @@
+"""A run that goes on while its surroundings change: partitions, the database, a broker, another run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fencepost.news import Waiting
+from spark.drivers import pipeline_process
+from spark.flows import Flow, Running
+
+
+@pytest.mark.timeout(900)
+def test_new_partitions_a_restarted_database_and_a_lost_broker_end_no_run_and_lose_nothing(flow: Flow) -> None:
+    flow.produce(range(100))
+    with flow.running() as running:
+        _lands(running, flow, 100)
+
+        flow.add_partitions(4)
+        flow.produce(range(100, 300))
+        _lands(running, flow, 300)
+        assert flow.positions() == {0: 100, 1: 100, 2: 50, 3: 50}
+
+        flow.stack.postgres.restart()
+        flow.produce(range(300, 500))
+        _lands(running, flow, 500)
+        assert any(isinstance(news, Waiting) for news in running.news)
+
+        leader = flow.leader(0)
+        leader.kill()
+        try:
+            flow.produce(range(500, 700))
+            _lands(running, flow, 700)
+        finally:
+            leader.restart()
+            flow.stack.wait_in_sync(120)
+        flow.produce(range(700, 800))
+        _lands(running, flow, 800)
+    assert running.failure is None
+    flow.assert_exact(800)
+
+
+@pytest.mark.timeout(900)
+def test_a_second_run_takes_over_and_the_first_ends_as_fenced(flow: Flow, tmp_path: Path) -> None:
+    flow.produce(range(100))
+    with pipeline_process(flow.declare()) as first:
+        first.wait_until(lambda: len(flow.landed()) == 100, "the first run carries")
+        flow.produce(range(100, 5_000))
+        flow.run()
+        flow.produce(range(5_000, 5_100))
+        assert first.ended() == 4, first.told()
+        assert [told["error"] for told in first.news("failed")] == ["Fenced"]
+    flow.run()
+    flow.assert_exact(5_100)
+
+
+def _lands(running: Running, flow: Flow, rows: int) -> None:
+    running.wait_until(lambda: len(flow.landed_or_nothing()) == rows, f"{rows} rows are there")

@@ -1,0 +1,50 @@
+"""Interrupts are real signals to a real process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+HELD = """
+import os, signal
+from fencepost.local.interrupts import held_back
+try:
+    with held_back():
+        os.kill(os.getpid(), signal.{name})
+        print("whole", flush=True)
+    print("never", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+LEAVING = """
+import os, signal
+from fencepost.local.interrupts import terminating
+with terminating():
+    try:
+        os.kill(os.getpid(), signal.{name})
+        signal.pause()
+    finally:
+        print("cleaned up", flush=True)
+"""
+
+
+def run(code: str, name: str) -> tuple[int, list[str]]:
+    argv = [sys.executable, "-c", code.format(name=name)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout.split("\n")[:-1]
+
+
+def test_ctrl_c_waits_for_the_end_of_the_block() -> None:
+    assert run(HELD, "SIGINT") == (0, ["whole", "interrupted"])
+
+
+def test_a_termination_waits_for_the_end_of_the_block() -> None:
+    assert run(HELD, "SIGTERM") == (-signal.SIGTERM, ["whole"])
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_termination_unwinds(name: str, code: int) -> None:
+    assert run(LEAVING, name) == (code, ["cleaned up"])
