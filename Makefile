@@ -16,8 +16,8 @@ setup: .venv/ready ## Make .venv with the pinned dependencies, and fetch the jar
 	$(PYTHON) -m venv --clear .venv
 	$(RUN) pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	$(RUN) pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(RUN) fencepost.local.java --check || $(RUN) pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.txt
-	$(RUN) fencepost.local.jars
+	$(RUN) fencepost.machine.java --check || $(RUN) pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.txt
+	$(RUN) fencepost.machine.jars
 	@touch .venv/ready
 
 demo: .venv/ready ## Run the main job on a stack of its own, break it, and show the proof

@@ -1,7 +1,7 @@
 """Kafka through Spark into PostgreSQL: the fenced path against what a user would pick instead.
 
-Every round runs each contender once over the same topic, in an order that rotates; a ratio is the median over the rounds
-of (the other's time / the fenced time), so more than 1 means that the fenced path is faster. Absolute times mean little.
+Every round runs each contender once over the same topic, in an order that rotates. A ratio is the median over the
+rounds of (the other's time / the fenced time): more than 1 means that the fenced path is faster.
 
     python bench/spark_postgres.py [--quick] [--format json] [--records N] [--rounds N]
 """
@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -30,8 +31,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.topics import TopicRequest, create_topic
-from fencepost.jvm.jars import fetch
-from fencepost.jvm.java import find
 from fencepost.local import Stack
 from fencepost.model import TopicPartition
 from fencepost.producing.sending import Event, send
@@ -39,7 +38,7 @@ from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.session import transaction
-from fencepost.spark.session import FIXED, open_session, settings_of
+from fencepost.spark.session import FIXED, open_session
 from fencepost.spark.source import KafkaSource
 from fencepost.spark.stream import BatchStream
 from fencepost.spark.transform import Transform, resolve
@@ -106,7 +105,7 @@ class Bench:
             stream.carry(once=True, every="0 seconds")
         landed = self.count(spec.sink.options.table)
         assert landed == self.records, landed
-        return [after - before for before, after in zip(marks, marks[1:], strict=False)]
+        return [after - before for before, after in pairwise(marks)]
 
     def unfenced(self) -> None:
         """The same writer without ledger and fence: COPY and commit."""
@@ -125,7 +124,7 @@ class Bench:
             yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
 
         def add(rows: DataFrame) -> None:
-            seen.extend(row.rows for row in rows.mapInArrow(count, "rows long").collect())
+            seen.extend(row.rows for row in rows.mapInArrow(count, "rows long").collect())  # type: ignore[arg-type]
 
         self._stream(self.transform(self.spec("bench_counting")), add)
         assert sum(seen) == self.records
@@ -156,9 +155,11 @@ class Bench:
             self.spark.conf.set(CHECKPOINTS, checkpoints)
         with tempfile.TemporaryDirectory() as folder:
             stream = transform.source.stream(self.spark, first).writeStream.foreachBatch(batch)
-            stream.option("checkpointLocation", Path(folder).as_uri()).trigger(availableNow=True).start().awaitTermination()
+            stream.option("checkpointLocation", Path(folder).as_uri()).trigger(
+                availableNow=True
+            ).start().awaitTermination()
         self.spark.conf.set(CHECKPOINTS, FIXED[CHECKPOINTS])
-        return [after - before for before, after in zip(marks, marks[1:], strict=False)]
+        return [after - before for before, after in pairwise(marks)]
 
     def small_batches(self, size: int) -> float:
         """The time of a batch of so many rows, fenced, over that of an empty foreachBatch with Spark's default."""
@@ -247,10 +248,8 @@ class PeakMemory:
 
 @contextmanager
 def opened(records: int) -> Iterator[Bench]:
-    with Stack.temporary() as stack:
-        settings = settings_of({"spark.master": "local[2]"}, fetch("spark"))
-        with open_session("bench", settings, find().home) as spark:
-            yield _bench(stack, spark, records)
+    with Stack.temporary() as stack, open_session("bench", {"spark.master": "local[2]"}) as spark:
+        yield _bench(stack, spark, records)
 
 
 def _bench(stack: Stack, spark: SparkSession, records: int) -> Bench:
@@ -258,7 +257,10 @@ def _bench(stack: Stack, spark: SparkSession, records: int) -> Bench:
     kafka = {"bootstrap.servers": stack.bootstrap_servers}
     create_topic(Cluster(kafka), TopicRequest(topic, PARTITIONS))
     body = "x" * 100
-    events = (Event(f'{{"id": {number}, "body": "{body}"}}'.encode(), partition=number % PARTITIONS) for number in range(records))
+    events = (
+        Event(f'{{"id": {number}, "body": "{body}"}}'.encode(), partition=number % PARTITIONS)
+        for number in range(records)
+    )
     sent = send(kafka, topic, events)
     assert sent.all_acked, sent
     return Bench(stack, spark, topic, records)

@@ -31,7 +31,7 @@ def test_an_empty_cache_makes_it_not_ready(elsewhere: Command, tmp_path: Path) -
     ended = elsewhere("doctor", env=empty)
     assert ended.code == 3
     assert "jars for broker" in ended.err
-    assert "python -m fencepost.local.jars" in ended.out
+    assert "python -m fencepost.machine.jars" in ended.out
     report = json.loads(elsewhere("doctor", "--format", "json", env=empty).out)
     assert report["ready"] is False
     assert statuses(report)["jars for broker"] == "missing"

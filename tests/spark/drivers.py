@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fencepost.local import process
+from fencepost.machine import process
 
 TESTS = Path(__file__).parents[1]
 PATIENCE = 180.0  # a session starts in five seconds alone and in thirty beside others

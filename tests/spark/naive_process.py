@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from fencepost.cli.output import emit_json
-from fencepost.local.jars import fetch
-from fencepost.local.java import find
 from fencepost.local.postgres import read_password
+from fencepost.machine.jars import fetch
+from fencepost.machine.java import find
 from fencepost.spark.session import open_session, settings_of
 from spark.faults import StopOn
 from spark.flows import SCHEMA, SPARK

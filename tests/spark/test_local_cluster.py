@@ -11,7 +11,7 @@ import pyspark
 import pytest
 
 from fencepost.lab.crash import visits
-from fencepost.local import process
+from fencepost.machine import process
 from spark.drivers import pipeline_process
 from spark.faults import StopOn
 from spark.flows import Flow

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.local import process, state
+from fencepost.local import state
+from fencepost.machine import process
 from stack.commands import Keepsake, begin, ended, processes_of, run, status, up
 
 

@@ -40,7 +40,7 @@ def test_with_an_old_java(tmp_path: Path) -> None:
 
 
 def test_java_check_ends_with_its_exit_code(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "fencepost.local.java", "--check"]
+    argv = [sys.executable, "-m", "fencepost.machine.java", "--check"]
     good = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (good.returncode, good.stdout.count("\n")) == (0, 1), good
     bad = subprocess.run(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import Unreachable
-from fencepost.local import ivy, jars
-from fencepost.local.jars import fetch
+from fencepost.machine import ivy, jars
+from fencepost.machine.jars import fetch
 
 SETTINGS = """<ivysettings>
   <settings defaultResolver="folder"/>
@@ -86,7 +86,7 @@ def test_what_an_interrupted_fetch_left_is_no_obstacle(repository: Path, tmp_pat
 
 
 def fetching() -> subprocess.Popen[str]:
-    look = "from fencepost.local.jars import fetch; print(len(fetch('spark')))"
+    look = "from fencepost.machine.jars import fetch; print(len(fetch('spark')))"
     return subprocess.Popen([sys.executable, "-c", look], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
 
 
@@ -97,7 +97,7 @@ def test_two_processes_at_once(repository: Path) -> None:
 
 def test_nothing_in_reach_and_an_empty_cache(repository: Path, tmp_path: Path) -> None:
     shutil.rmtree(repository)
-    done = subprocess.run([sys.executable, "-m", "fencepost.local.jars"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "fencepost.machine.jars"], capture_output=True, text=True, check=False)
     assert done.returncode == 3
     *_progress, complaint = done.stderr.splitlines()
     assert complaint.startswith("fencepost: the jars could not be fetched (see ")
@@ -108,7 +108,7 @@ def test_nothing_in_reach_and_an_empty_cache(repository: Path, tmp_path: Path) -
 
 def test_settings_that_are_not_there(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ivy.SETTINGS_VARIABLE, str(repository / "missing.xml"))
-    done = subprocess.run([sys.executable, "-m", "fencepost.local.jars"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "fencepost.machine.jars"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "missing.xml, which is not a file" in done.stderr
 

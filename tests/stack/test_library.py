@@ -14,8 +14,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.local import Stack, ports, process, running
+from fencepost.local import Stack, ports, running
 from fencepost.local.ports import HOST
+from fencepost.machine import process
 from stack.commands import Keepsake, processes_of
 
 

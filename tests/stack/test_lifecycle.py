@@ -15,7 +15,8 @@ import psutil
 import psycopg
 import pytest
 
-from fencepost.local import process, state
+from fencepost.local import state
+from fencepost.machine import process
 from stack.commands import Keepsake, processes_of, run, status, up
 
 

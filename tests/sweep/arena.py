@@ -19,7 +19,7 @@ import psycopg
 from fencepost.audit.compare import Comparison, compare_sink
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import CrashPoint, Deed, MidCopy, visits
-from fencepost.local import process
+from fencepost.machine import process
 from fencepost.model import Step
 from fencepost.sinks.postgres import PostgresSettings
 from fencepost.sinks.postgres.columns import Column

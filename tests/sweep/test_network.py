@@ -13,7 +13,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from fencepost.errors import Fenced, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.lab.proxy import Action, Direction, Message, Protocol, Proxy, Rule, RuleId, Statement
-from fencepost.local import Stack, process
+from fencepost.local import Stack
+from fencepost.machine import process
 from sweep.arena import DOUBLED, LOST, NOTHING, PATIENCE, Arena, Ended
 from sweep.work import PART, SPAN, Naive, Work
 

@@ -16,7 +16,7 @@ import pytest
 from fencepost.delivery import deliver
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import Crash, CrashPoint, Deed, MidCopy, Visit, visits
-from fencepost.local import process
+from fencepost.machine import process
 from fencepost.model import Batch, Span, Step, Tenure, TopicPartition
 from fencepost.sinks.memory import MemoryStore
 

@@ -62,7 +62,7 @@ def test_the_report_has_every_version_that_matters() -> None:
     [
         ({"python": "3.10.14"}, "python", "Python 3.11"),
         ({"java": Unreachable("no Java 17 or newer found", "install Java 17")}, "java", "install Java 17"),
-        ({"jars": {"broker": (45, 46)}}, "jars for broker", "python -m fencepost.local.jars"),
+        ({"jars": {"broker": (45, 46)}}, "jars for broker", "python -m fencepost.machine.jars"),
         ({"packages": {**GOOD.packages, "psycopg": None}}, "psycopg", "pip install 'fencepost[postgres]'"),
         ({"packages": {**GOOD.packages, "pyspark": None}}, "pyspark", "pip install 'fencepost[spark]'"),
         ({"packages": {**GOOD.packages, "pyspark": "4.0.0"}}, "pyspark", "the jars are for 4.1.3"),

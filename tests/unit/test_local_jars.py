@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fencepost.local import ivy, jars
+from fencepost.machine import ivy, jars
 
 PACKAGE = Path(jars.__file__).parent
 

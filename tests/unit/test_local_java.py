@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import Unreachable
-from fencepost.local import java
+from fencepost.machine import java
 
 SCRIPT = """#!/bin/sh
 [ "$1" = -version ] && echo 'openjdk version "{version}" 2025-01-01' >&2 && exit 0

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fencepost.local import process
-from fencepost.local.process import Identity, Program
+from fencepost.machine import process
+from fencepost.machine.process import Identity, Program
 
 STUBBORN = (
     "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); signal.pause()"

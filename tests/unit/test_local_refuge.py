@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.errors import Usage
 from fencepost.local import postgres, refuge
-from fencepost.local.process import Account
+from fencepost.machine.process import Account
 
 STRANGER = Account("stranger", 54321, 54321)
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs PostgreSQL as somebody else")

@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.local import disk, state
+from fencepost.local import state
 from fencepost.local.kafka import Tuning
-from fencepost.local.process import Identity
-from fencepost.local.progress import Silent
+from fencepost.machine import disk
+from fencepost.machine.process import Identity
+from fencepost.machine.progress import Silent
 
 HOLDER = """
 import sys, pathlib
 from fencepost.local import state
-from fencepost.local.progress import Silent
+from fencepost.machine.progress import Silent
 home = pathlib.Path(sys.argv[1])
 with state.exclusive(home, Silent()):
     print("held", flush=True)

@@ -36,7 +36,7 @@ def up(home: HomeOption = None, output: FormatOption = OutputFormat.TEXT) -> Non
     """
     from fencepost.local import DEFAULT_HOME, Stack
     from fencepost.local.interrupts import terminating
-    from fencepost.local.progress import for_stderr
+    from fencepost.machine.progress import for_stderr
 
     with terminating():
         stack = Stack(home or DEFAULT_HOME, progress=for_stderr()).up()
@@ -50,7 +50,7 @@ def down(
 ) -> None:
     """Stop the local stack. Its data stays for the next `up`, unless it is wiped."""
     from fencepost.local import Stack, nearest_home
-    from fencepost.local.progress import for_stderr
+    from fencepost.machine.progress import for_stderr
 
     stack = Stack(home or nearest_home(), progress=for_stderr())
     if not stack.exists:

@@ -30,7 +30,7 @@ class Recipe:
 def run(recipe: Recipe) -> None:
     from pyspark.sql import SparkSession
 
-    from fencepost.local.jars import fetch
+    from fencepost.machine.jars import fetch
 
     builder = SparkSession.builder.master("local[*]").config("spark.jars", ",".join(map(str, fetch("spark"))))
     for name in ("spark.driver.host", "spark.driver.bindAddress"):

@@ -19,7 +19,7 @@ from fencepost.demo.processes import Program, program
 from fencepost.demo.teller import Teller
 from fencepost.errors import Unreachable
 from fencepost.local import Stack
-from fencepost.local.progress import Advance
+from fencepost.machine.progress import Advance
 from fencepost.outcome import Outcome
 from fencepost.producing.sending import send
 from fencepost.producing.sources import orders

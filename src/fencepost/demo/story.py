@@ -14,7 +14,7 @@ from fencepost.demo.pipeline import Killed, kill_and_resume, produce
 from fencepost.demo.teller import Teller
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
-from fencepost.local.progress import for_stderr
+from fencepost.machine.progress import for_stderr
 
 EVENTS = 200_000
 

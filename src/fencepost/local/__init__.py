@@ -13,7 +13,7 @@ __all__ = ["DEFAULT_HOME", "Node", "Stack", "nearest_home", "running"]
 
 
 def __getattr__(name: str) -> object:
-    """Looked up when asked for: `python -m fencepost.local.java` needs neither the stack nor what that imports."""
+    """Looked up when asked for: `python -m fencepost.machine.java` needs neither the stack nor what that imports."""
     if name not in __all__:
         raise AttributeError(name)
     return getattr(importlib.import_module("fencepost.local.discovery"), name)

@@ -12,10 +12,11 @@ import signal
 import tempfile
 from pathlib import Path
 
-from fencepost.local import cache, kafka, ports, process, strays
+from fencepost.local import kafka, ports, strays
 from fencepost.local.kafka import Runtime
-from fencepost.local.process import Program
-from fencepost.local.progress import Progress
+from fencepost.machine import cache, process
+from fencepost.machine.process import Program
+from fencepost.machine.progress import Progress
 
 _PATIENCE = 60.0
 _DUMPING = 30.0

@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 
 from fencepost.errors import FencepostError, Unreachable
-from fencepost.local import cache, ivy, java, kafka, ports, postgres
+from fencepost.local import kafka, ports, postgres
+from fencepost.machine import cache, ivy, java
 
 GIB = 1024**3
 ENOUGH_CORES = 2
@@ -105,7 +106,7 @@ def _java(found: str | FencepostError) -> Check:
 
 
 def _jars(configuration: str, there: int, wanted: int) -> Check:
-    remedy = "run `python -m fencepost.local.jars`, which fetches them"
+    remedy = "run `python -m fencepost.machine.jars`, which fetches them"
     return _check(f"jars for {configuration}", f"{there} of {wanted}", there == wanted, remedy)
 
 

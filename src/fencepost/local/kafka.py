@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fencepost.local import disk, wire
-from fencepost.local.java import Java
+from fencepost.local import wire
 from fencepost.local.ports import HOST
-from fencepost.local.process import Program
+from fencepost.machine import disk
+from fencepost.machine.java import Java
+from fencepost.machine.process import Program
 
 CONTROLLER = "controller"
 BROKERS = {"broker-1": 1, "broker-2": 2, "broker-3": 3}

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from fencepost.errors import Unreachable
-from fencepost.local import kafka, ports, postgres, process, state
-from fencepost.local.disk import write
+from fencepost.local import kafka, ports, postgres, state
 from fencepost.local.interrupts import held_back
 from fencepost.local.kafka import BOOTSTRAP_PORTS, CONTROLLER, LISTENERS, NODE_IDS, Tuning
 from fencepost.local.processes import POSTGRES, NodeEnded, Processes
-from fencepost.local.progress import Advance
+from fencepost.machine import process
+from fencepost.machine.disk import write
+from fencepost.machine.progress import Advance
 
 PATIENCE = 90.0
 _HASTE = 3.0  # what has only just started has nothing to lose

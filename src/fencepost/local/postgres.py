@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.local import disk, refuge
+from fencepost.local import refuge
 from fencepost.local.ports import HOST
-from fencepost.local.process import Account, Program, errand
+from fencepost.machine import disk
+from fencepost.machine.process import Account, Program, errand
 
 NAME = "postgres"
 USER = DATABASE = "fencepost"

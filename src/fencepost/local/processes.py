@@ -9,14 +9,15 @@ from functools import cached_property
 from pathlib import Path
 
 from fencepost.errors import Unreachable
-from fencepost.local import cds, diagnosis, jars, java, kafka, postgres, process, refuge, state, strays
+from fencepost.local import cds, diagnosis, kafka, postgres, refuge, state, strays
 from fencepost.local.interrupts import held_back
 from fencepost.local.kafka import BROKERS, CONTROLLER, NODE_IDS, Runtime
 from fencepost.local.ports import listening
-from fencepost.local.process import Identity, Program
-from fencepost.local.progress import Progress
 from fencepost.local.state import State
 from fencepost.local.strays import Stray
+from fencepost.machine import jars, java, process
+from fencepost.machine.process import Identity, Program
+from fencepost.machine.progress import Progress
 
 POSTGRES = postgres.NAME
 _STOPPING = 30.0

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.local.process import Account
+from fencepost.machine.process import Account
 
 _ACCOUNTS = ("postgres", "nobody")
 _SYSTEM_FOLDERS = (Path("/var/lib"), Path("/var/tmp"))  # noqa: S108  (checked before use, see `_base`)

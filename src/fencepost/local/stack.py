@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Self
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.local import kafka, launch, postgres, process, refuge, state, status
-from fencepost.local.disk import explained
+from fencepost.local import kafka, launch, postgres, refuge, state, status
 from fencepost.local.interrupts import held_back
 from fencepost.local.kafka import BROKERS, LISTENERS, NODE_IDS, Tuning
 from fencepost.local.ports import HOST
 from fencepost.local.processes import POSTGRES, Processes
-from fencepost.local.progress import Progress, Silent
+from fencepost.machine import process
+from fencepost.machine.disk import explained
+from fencepost.machine.progress import Progress, Silent
 
 DEFAULT_HOME = ".fencepost"
 _MARKS = ("lock", "state.json")  # a folder with one of these is a stack's home

@@ -12,11 +12,11 @@ from typing import IO, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fencepost.errors import Usage
-from fencepost.local import disk
 from fencepost.local.kafka import NODE_IDS, Tuning, new_id
 from fencepost.local.postgres import NAME as POSTGRES
-from fencepost.local.process import Identity
-from fencepost.local.progress import Progress
+from fencepost.machine import disk
+from fencepost.machine.process import Identity
+from fencepost.machine.progress import Progress
 
 NAMES = (*NODE_IDS, POSTGRES)
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import psutil
 
-from fencepost.local import process, wire
+from fencepost.local import wire
 from fencepost.local.kafka import BROKERS, CONTROLLER
-from fencepost.local.process import Identity
 from fencepost.local.processes import POSTGRES, Processes
 from fencepost.local.state import NAMES
+from fencepost.machine import process
+from fencepost.machine.process import Identity
 
 _MAIN_LISTENER = {CONTROLLER: "CONTROLLER", POSTGRES: "SQL"}
 

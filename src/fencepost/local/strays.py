@@ -12,8 +12,9 @@ from pathlib import Path
 
 import psutil
 
-from fencepost.local import kafka, postgres, process
-from fencepost.local.process import Identity
+from fencepost.local import kafka, postgres
+from fencepost.machine import process
+from fencepost.machine.process import Identity
 
 _PATIENCE = 10.0
 _PROGRAMS = {"postgres", "initdb"}

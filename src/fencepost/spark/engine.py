@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
 
@@ -13,8 +13,6 @@ from fencepost.cluster.client import Cluster
 from fencepost.cluster.positions import TopicReader
 from fencepost.delivery import Observer
 from fencepost.errors import Usage
-from fencepost.local.jars import fetch
-from fencepost.local.java import find
 from fencepost.model import Tenure, TopicPartition
 from fencepost.news import BatchDone
 from fencepost.rules import choose_face
@@ -23,7 +21,7 @@ from fencepost.sinks.postgres.session import Connection
 from fencepost.sinks.postgres.table import fit_columns, make_table
 from fencepost.sinks.postgres.traits import TRAITS
 from fencepost.spark.plan import wide_node
-from fencepost.spark.session import open_session, settings_of
+from fencepost.spark.session import open_session
 from fencepost.spark.source import KafkaSource
 from fencepost.spark.stream import BatchStream
 from fencepost.spark.transform import Transform, resolve
@@ -83,7 +81,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
         raise Usage("the pipeline says neither where Kafka is nor where PostgreSQL is", "start one with `fencepost up`")
     topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
     plain = PostgresSettings(options.dsn, spec.name, options.table, (), options.ledger_schema)
-    with closing(PostgresStore(plain)) as ledger, _session(spec) as spark:
+    with closing(PostgresStore(plain)) as ledger, open_session(spec.name, spec.spark) as spark:
         connection = ledger.connection()
         source = KafkaSource(spec.source, spec.kafka, spec.batch.records)
         transform = resolve(spark, spec, source)
@@ -95,10 +93,6 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
             _dead_letters(connection, options.table, transform)
         settings = replace(plain, columns=columns)
         yield SparkEngine(spec, spark, transform, topic, settings, ledger, stop, see)
-
-
-def _session(spec: PipelineSpec) -> AbstractContextManager[SparkSession]:
-    return open_session(spec.name, settings_of(spec.spark, fetch("spark")), find().home)
 
 
 def _dead_letters(connection: Connection, table: str, transform: Transform) -> None:

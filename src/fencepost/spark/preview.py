@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from fencepost.local.jars import fetch
-from fencepost.local.java import find
 from fencepost.spark.plan import wide_node
-from fencepost.spark.session import FIXED, open_session, settings_of
+from fencepost.spark.session import FIXED, open_session
 from fencepost.spark.source import SOURCE_OPTIONS, KafkaSource
 from fencepost.spark.transform import resolve
 from fencepost.spec import PipelineSpec
@@ -28,7 +26,7 @@ class Preview:
 
 def preview(spec: PipelineSpec) -> Preview:
     """Raises Usage where the transform does not fit the source."""
-    with open_session(spec.name, settings_of(spec.spark, fetch("spark")), find().home) as spark:
+    with open_session(spec.name, spec.spark) as spark:
         transform = resolve(spark, spec, KafkaSource(spec.source, spec.kafka, spec.batch.records))
         wide = wide_node(transform.apply(transform.source.empty(spark)))
         return Preview(transform.columns, wide, transform.shape.provenance, {**SOURCE_OPTIONS, **FIXED})

@@ -15,6 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost.errors import Unreachable
+from fencepost.machine import cache
+from fencepost.machine.jars import fetch
+from fencepost.machine.java import find, home_for_spark
 from fencepost.rules import require_fixed
 
 FIXED = {
@@ -53,12 +56,13 @@ def settings_of(user: Mapping[str, str], jars: Iterable[Path]) -> dict[str, str]
 
 
 @contextmanager
-def open_session(name: str, settings: Mapping[str, str], java_home: Path) -> Iterator[SparkSession]:
-    """A session whose own lines go to a file, which is kept when Spark does not start."""
+def open_session(name: str, user: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with the user's settings, whose own lines go to a file, which is kept when Spark does not start."""
+    settings = settings_of(user, fetch("spark"))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["JAVA_HOME"] = str(java_home)
+    os.environ["JAVA_HOME"] = str(home_for_spark(find(), cache.folder()))
     builder = SparkSession.builder.appName(f"fencepost {name}")
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -1,6 +1,6 @@
 """Which Java runs the brokers and Spark: JAVA_HOME, then the path, then the optional extra `fencepost[java]`.
 
-`python -m fencepost.local.java --check` says which in one line, and ends with 3 when there is none.
+`python -m fencepost.machine.java --check` says which in one line, and ends with 3 when there is none.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The jars of Kafka's brokers and of Spark's connectors, in a cache that all runs share.
 
-`ivy.xml` pins every version and `jars.sha256` every byte. `python -m fencepost.local.jars` fetches all of them.
+`ivy.xml` pins every version and `jars.sha256` every byte. `python -m fencepost.machine.jars` fetches all of them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.errors import FencepostError, Unreachable
-from fencepost.local import cache, ivy
-from fencepost.local.ivy import CONFIGURATIONS, Configuration
-from fencepost.local.progress import Progress, Silent, for_stderr
+from fencepost.machine import cache, ivy
+from fencepost.machine.ivy import CONFIGURATIONS, Configuration
+from fencepost.machine.progress import Progress, Silent, for_stderr
 
 _MARKS = "verified.json"
 _TRIES = 2  # the second one without what Ivy kept from an earlier, interrupted fetch

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import platformdirs
 
-from fencepost.local import disk
-from fencepost.local.progress import Progress
+from fencepost.machine import disk
+from fencepost.machine.progress import Progress
 
 
 def folder() -> Path:

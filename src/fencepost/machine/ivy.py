@@ -12,8 +12,8 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.local import java, process
-from fencepost.local.progress import Progress
+from fencepost.machine import java, process
+from fencepost.machine.progress import Progress
 
 Configuration = Literal["broker", "spark"]
 CONFIGURATIONS: tuple[Configuration, ...] = ("broker", "spark")
