@@ -19,9 +19,7 @@ from pyspark.sql import functions as f
 
 from fencepost.cli.output import emit_json
 from fencepost.local.postgres import read_password
-from fencepost.machine.jars import fetch
-from fencepost.machine.java import find
-from fencepost.spark.session import open_session, settings_of
+from fencepost.spark.session import open_session
 from spark.faults import StopOn
 from spark.flows import SCHEMA, SPARK
 
@@ -29,7 +27,7 @@ from spark.flows import SCHEMA, SPARK
 def main() -> None:
     settings = json.loads(sys.argv[1])
     stop = StopOn(settings["stop_on"], Path(settings["witness"]))
-    with open_session("naive", settings_of(SPARK, fetch("spark")), find().home) as spark:
+    with open_session("naive", SPARK) as spark:
         kafka = {"kafka.bootstrap.servers": settings["bootstrap.servers"], "subscribe": settings["topic"]}
         records = spark.readStream.format("kafka").options(**kafka, startingOffsets="earliest").load()
         events = records.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("event"), "offset")
