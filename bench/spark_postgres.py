@@ -87,10 +87,10 @@ class Bench:
             (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
             return int(count)
 
-    # -- the contenders, each over the whole topic
+    # -- the contenders, each over the whole topic: seconds from the query's start to its end
 
-    def fenced(self, provenance: bool = False) -> None:
-        self._fenced(self.spec("bench_fenced", provenance))
+    def fenced(self, provenance: bool = False) -> float:
+        return sum(self._fenced(self.spec("bench_fenced", provenance)))
 
     def _fenced(self, spec: PipelineSpec, batch: int | None = None) -> list[float]:
         transform = self.transform(spec, batch)
@@ -98,24 +98,27 @@ class Bench:
         with closing(PostgresStore(settings)) as store:
             first = {TopicPartition(self.topic, number): 0 for number in range(PARTITIONS)}
             tenure = store.take_over(spec.name, uuid4(), first, {})
-            marks = [perf_counter()]
+            marks: list[float] = []
             stream = BatchStream(
                 self.spark, transform, spec.guarantee, settings, tenure, lambda _: marks.append(perf_counter())
             )
+            marks.append(perf_counter())
             stream.carry(once=True, every="0 seconds")
+            marks[-1] = perf_counter()  # the end of the query belongs to its last batch
         landed = self.count(spec.sink.options.table)
         assert landed == self.records, landed
         return [after - before for before, after in pairwise(marks)]
 
-    def unfenced(self) -> None:
+    def unfenced(self) -> float:
         """The same writer without ledger and fence: COPY and commit."""
         transform = self.transform(self.spec("bench_unfenced"))
         settings = self.fresh_table("bench_unfenced", transform)
         writer = UnfencedWriter(settings, transform)
-        self._stream(transform, lambda rows: rows.mapInArrow(writer, "rows long").collect())  # type: ignore[arg-type]
+        times = self._stream(transform, lambda rows: rows.mapInArrow(writer, "rows long").collect())  # type: ignore[arg-type]
         assert self.count("bench_unfenced") == self.records
+        return sum(times)
 
-    def counting(self) -> None:
+    def counting(self) -> float:
         """Into nothing: what mapInArrow costs by itself."""
         seen: list[int] = []
 
@@ -126,10 +129,11 @@ class Bench:
         def add(rows: DataFrame) -> None:
             seen.extend(row.rows for row in rows.mapInArrow(count, "rows long").collect())  # type: ignore[arg-type]
 
-        self._stream(self.transform(self.spec("bench_counting")), add)
+        times = self._stream(self.transform(self.spec("bench_counting")), add)
         assert sum(seen) == self.records
+        return sum(times)
 
-    def jdbc(self, tuned: bool = False) -> None:
+    def jdbc(self, tuned: bool = False) -> float:
         """foreachBatch with Spark's JDBC append."""
         transform = self.transform(self.spec("bench_jdbc"))
         self.fresh_table("bench_jdbc", transform)
@@ -139,13 +143,14 @@ class Bench:
         if tuned:
             url += "&reWriteBatchedInserts=true"
             properties["batchsize"] = "10000"
-        self._stream(transform, lambda rows: rows.write.jdbc(url, "bench_jdbc", mode="append", properties=properties))
+        times = self._stream(transform, lambda rows: rows.write.jdbc(url, "bench_jdbc", "append", properties))
         assert self.count("bench_jdbc") == self.records
+        return sum(times)
 
     def _stream(self, transform: Transform, write: Callable[[DataFrame], object], checkpoints: str = "") -> list[float]:
         """A plain stream with foreachBatch over the whole topic; the times of its batches."""
         first = {TopicPartition(self.topic, number): 0 for number in range(PARTITIONS)}
-        marks = [perf_counter()]
+        marks: list[float] = []
 
         def batch(records: DataFrame, _number: int) -> None:
             write(transform.apply(records))
@@ -155,9 +160,10 @@ class Bench:
             self.spark.conf.set(CHECKPOINTS, checkpoints)
         with tempfile.TemporaryDirectory() as folder:
             stream = transform.source.stream(self.spark, first).writeStream.foreachBatch(batch)
-            stream.option("checkpointLocation", Path(folder).as_uri()).trigger(
-                availableNow=True
-            ).start().awaitTermination()
+            query = stream.option("checkpointLocation", Path(folder).as_uri()).trigger(availableNow=True)
+            marks.append(perf_counter())
+            query.start().awaitTermination()
+            marks[-1] = perf_counter()
         self.spark.conf.set(CHECKPOINTS, FIXED[CHECKPOINTS])
         return [after - before for before, after in pairwise(marks)]
 
@@ -193,14 +199,8 @@ def _password(where: dict[str, Any]) -> str:
     return Path(str(where["passfile"])).read_text().strip().rsplit(":", 1)[1]
 
 
-def seconds(contender: Callable[[], object]) -> float:
-    start = perf_counter()
-    contender()
-    return perf_counter() - start
-
-
 def compare(bench: Bench, rounds: int) -> dict[str, float]:
-    contenders: dict[str, Callable[[], object]] = {
+    contenders: dict[str, Callable[[], float]] = {
         "fenced": bench.fenced,
         "jdbc_append": bench.jdbc,
         "jdbc_tuned": lambda: bench.jdbc(tuned=True),
@@ -214,7 +214,7 @@ def compare(bench: Bench, rounds: int) -> dict[str, float]:
     for number in range(rounds):
         names = list(contenders)
         order = names[number % len(names) :] + names[: number % len(names)]
-        times = {name: seconds(contenders[name]) for name in order}
+        times = {name: contenders[name]() for name in order}
         note(f"round {number + 1} of {rounds}: " + ", ".join(f"{name} {times[name]:.2f} s" for name in names))
         for name, found in ratios.items():
             found.append(times[name] / times["fenced"])
