@@ -28,7 +28,8 @@ class BatchDone:
     rows: int
     dead: int
     already: int  # partitions that an earlier attempt had done
-    lag: int = 0  # offsets that are still to be read, in the whole topic
+    lag: int | None = None  # offsets that are still to be read, in the whole topic; None: not known
+    complaint: str = ""  # why the mirrored positions are behind, if they are; nothing depends on them
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from fencepost.lab.proxy import Protocol, Proxy
 from fencepost.local import Stack
 from fencepost.local.ports import HOST, choose
+from lab.database import Database, proxied
 
 
 @dataclass(frozen=True)
@@ -49,3 +51,16 @@ def kafka() -> Iterator[ProxiedKafka]:
 @pytest.fixture(scope="session")
 def postgres_dsn(stack: Stack) -> str:
     return stack.dsn
+
+
+@pytest.fixture
+def database(postgres_dsn: str) -> Iterator[Database]:
+    with proxied(postgres_dsn) as database:
+        yield database
+
+
+@pytest.fixture
+def background(database: Database) -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor() as pool:
+        yield pool
+        database.proxy.close()  # frees a thread that a failed test left waiting

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -13,22 +13,9 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn
 
 from fencepost.lab.proxy import Action, Direction, Message, Rule, Statement
-from lab.database import APPLICATION, Database, await_that, proxied
+from lab.database import APPLICATION, Database, await_that
 
 COMMIT = Statement("COMMIT")
-
-
-@pytest.fixture
-def database(postgres_dsn: str) -> Iterator[Database]:
-    with proxied(postgres_dsn) as database:
-        yield database
-
-
-@pytest.fixture
-def background(database: Database) -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor() as pool:
-        yield pool
-        database.proxy.close()  # frees a thread that a failed test left waiting
 
 
 def by_simple_query(connection: Connection) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import psycopg
@@ -14,20 +13,7 @@ from psycopg import Connection, sql
 from psycopg.conninfo import make_conninfo
 
 from fencepost.lab.proxy import Action, Block, Direction, Message, Rule, Statement
-from lab.database import APPLICATION, Database, await_that, proxied
-
-
-@pytest.fixture
-def database(postgres_dsn: str) -> Iterator[Database]:
-    with proxied(postgres_dsn) as database:
-        yield database
-
-
-@pytest.fixture
-def background(database: Database) -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor() as pool:
-        yield pool
-        database.proxy.close()  # frees a thread that a failed test left waiting
+from lab.database import APPLICATION, Database, await_that
 
 
 class TestListener:

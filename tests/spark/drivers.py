@@ -67,6 +67,10 @@ class Driver:
         wait_for(lambda: not self.running, "the driver ends")
         return self._child.wait()
 
+    def signal(self, number: signal.Signals) -> None:
+        """To the driver alone, as a terminal or a supervisor would."""
+        process.send(self._identity, number)
+
     def kill(self) -> None:
         """SIGKILL to all of it: the worker daemon has a process group of its own."""
         killed = process.send_all(self._identity, signal.SIGKILL)

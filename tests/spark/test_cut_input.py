@@ -16,7 +16,7 @@ from fencepost.spark.input_guard import InputGuard
 from spark.conftest import MakeFlow
 from spark.drivers import go_on, never, wait_for
 from spark.faults import StopOn, Unguarded
-from spark.flows import Flow
+from spark.flows import RETRIES, Flow
 from spark.transforms import BAD, FailsOnce
 
 IDS = range(40_000)  # twenty thousand in each partition: twenty record batches
@@ -45,7 +45,7 @@ def test_a_record_that_always_fails_stops_the_run_and_nothing_of_its_span_lands(
 def test_a_function_that_fails_once_is_tried_again_and_everything_lands(flow: Flow, tmp_path: Path) -> None:
     flow.produce(IDS)
     witness = tmp_path / "failed"
-    flow.run(transform=FailsOnce(witness).in_file(tmp_path))
+    flow.run(transform=FailsOnce(witness).in_file(tmp_path), spark=RETRIES)
     assert [visit.acted for visit in visits(witness)] == [True, False]
     flow.assert_exact(40_000)
 
@@ -53,7 +53,8 @@ def test_a_function_that_fails_once_is_tried_again_and_everything_lands(flow: Fl
 @pytest.mark.timeout(600)
 def test_control_without_the_guard_the_same_failure_loses_rows_and_nobody_says_so(flow: Flow, tmp_path: Path) -> None:
     flow.produce(IDS)
-    run = flow.run(see=Unguarded(insists=False), transform=FailsOnce(tmp_path / "failed").in_file(tmp_path))
+    transform = FailsOnce(tmp_path / "failed").in_file(tmp_path)
+    run = flow.run(see=Unguarded(insists=False), transform=transform, spark=RETRIES)
     assert [batch.already for batch in run.batches()] == [1]
     assert flow.positions() == {0: 20_000, 1: 20_000}
     found = flow.comparison()

@@ -7,7 +7,7 @@ from pathlib import Path
 from fencepost.lab.crash import CrashPoint, Deed, visits
 from fencepost.model import Step
 from spark.faults import Several
-from spark.flows import Flow
+from spark.flows import RETRIES, Flow
 
 
 def test_attempts_that_fail_before_and_after_their_commit_land_once(flow: Flow, tmp_path: Path) -> None:
@@ -19,7 +19,8 @@ def test_attempts_that_fail_before_and_after_their_commit_land_once(flow: Flow, 
                 CrashPoint(Step.WRITTEN, flow.partition(0), Deed.FAIL, before),
                 CrashPoint(Step.DELIVERED, flow.partition(1), Deed.FAIL, after),
             )
-        )
+        ),
+        spark=RETRIES,
     )
     flow.assert_exact(200)
     (batch,) = run.batches()
@@ -32,15 +33,13 @@ def test_control_a_retry_doubles_under_at_least_once_and_a_crash_loses_under_at_
     flow: Flow, tmp_path: Path
 ) -> None:
     flow.produce(range(200))
-    flow.run(
-        see=CrashPoint(Step.WRITTEN, flow.partition(0), Deed.FAIL, tmp_path / "written"), guarantee="at-least-once"
-    )
+    written = CrashPoint(Step.WRITTEN, flow.partition(0), Deed.FAIL, tmp_path / "written")
+    flow.run(see=written, guarantee="at-least-once", spark=RETRIES)
     found = flow.comparison()
     assert (found.lost, found.duplicated) == (0, 100)
 
     flow.produce(range(200, 400))
-    flow.run(
-        see=CrashPoint(Step.ADVANCED, flow.partition(1), Deed.FAIL, tmp_path / "advanced"), guarantee="at-most-once"
-    )
+    advanced = CrashPoint(Step.ADVANCED, flow.partition(1), Deed.FAIL, tmp_path / "advanced")
+    flow.run(see=advanced, guarantee="at-most-once", spark=RETRIES)
     found = flow.comparison()
     assert (found.lost, found.duplicated) == (100, 100)

@@ -36,10 +36,12 @@ class RunOutput:
         self._marks = [*self._marks[-9:], (monotonic(), self._marks[-1][1] + done.records)]
         (since, before), (now, after) = self._marks[0], self._marks[-1]
         rate = (after - before) / max(now - since, 0.001)
-        text = f"{self._rows:,} rows landed, {rate:,.0f} records/s, {done.lag:,} to go"
-        if rate and done.lag:
-            text += f" ({done.lag / rate:,.0f} s)"
+        text = f"{self._rows:,} rows landed, {rate:,.0f} records/s"
+        if done.lag is not None:
+            text += f", {done.lag:,} to go" + (f" ({done.lag / rate:,.0f} s)" if rate and done.lag else "")
         self._note(text + (f", {done.dead:,} put aside" if done.dead else ""))
+        if done.complaint and not self._as_json:
+            note(f"the consumer group does not show the newest positions: {done.complaint}")
 
     def _note(self, text: str) -> None:
         if self._as_json:
@@ -66,6 +68,7 @@ def _json(news: News) -> dict[str, Any]:
                 "dead": news.dead,
                 "already": news.already,
                 "lag": news.lag,
+                "complaint": news.complaint or None,
                 "positions": texts(news.positions),
             }
         case Waiting():

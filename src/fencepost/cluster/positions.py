@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka import TopicPartition as DriverPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from fencepost.cluster.client import ANSWER_SECONDS, Cluster
+from fencepost.cluster.client import Cluster
 from fencepost.cluster.topics import offsets_at, topic_id_and_partitions
 from fencepost.errors import PositionLost, RecordsGone, TopicRecreated, Unreachable, Usage
 from fencepost.model import TopicPartition
@@ -55,15 +53,6 @@ class TopicReader:
                 f"to read the new one from its start: fencepost positions set --topic {self.topic} --to earliest",
             )
         return [TopicPartition(self.topic, partition) for partition in partitions]
-
-    def mirror(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Show the positions as a consumer group's, for tools that watch lag. Nobody of ours reads them."""
-        shown = [DriverPartition(at.topic, at.partition, position) for at, position in positions.items()]
-        request = [ConsumerGroupTopicPartitions(group, shown)]
-        self._cluster.tell(
-            lambda: self._cluster.admin.alter_consumer_group_offsets(request, request_timeout=ANSWER_SECONDS)[group],
-            f"the mirrored positions of group {group}",
-        )
 
     def _starts(
         self, start: Start, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]

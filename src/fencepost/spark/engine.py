@@ -10,9 +10,10 @@ from threading import Event
 from pyspark.sql import SparkSession
 
 from fencepost.cluster.client import Cluster
+from fencepost.cluster.mirror import Mirror
 from fencepost.cluster.positions import TopicReader
 from fencepost.delivery import Observer
-from fencepost.errors import Usage
+from fencepost.errors import Unreachable, Usage
 from fencepost.model import Tenure, TopicPartition
 from fencepost.news import BatchDone
 from fencepost.rules import choose_face
@@ -36,6 +37,7 @@ class SparkEngine:
     spark: SparkSession
     transform: Transform
     topic: TopicReader
+    mirror: Mirror
     settings: PostgresSettings
     ledger: PostgresStore
     stop: Event
@@ -52,9 +54,8 @@ class SparkEngine:
 
         def landed(done: BatchDone) -> None:
             standing.update(done.positions)
-            self.topic.mirror(self.spec.name, done.positions)
-            ends = self.topic.ends(standing)
-            report(replace(done, lag=sum(max(end - standing[at], 0) for at, end in ends.items())))
+            self.mirror.show(done.positions)
+            report(replace(done, lag=self._lag(standing), complaint=self.mirror.complaint))
             self.topic.require_same()
 
         stream = BatchStream(
@@ -72,6 +73,13 @@ class SparkEngine:
         )
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
 
+    def _lag(self, positions: Mapping[TopicPartition, int]) -> int | None:
+        try:
+            ends = self.topic.ends(positions)
+        except Unreachable:
+            return None  # what landed has landed: only the display suffers
+        return sum(max(end - positions[at], 0) for at, end in ends.items())
+
 
 @contextmanager
 def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[SparkEngine]:
@@ -79,7 +87,8 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
     options = spec.sink.options
     if options.dsn is None or "bootstrap.servers" not in spec.kafka:
         raise Usage("the pipeline says neither where Kafka is nor where PostgreSQL is", "start one with `fencepost up`")
-    topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
+    cluster = Cluster(spec.kafka)
+    topic, mirror = TopicReader(cluster, spec.source.topic), Mirror(cluster, spec.name)
     plain = PostgresSettings(options.dsn, spec.name, options.table, (), options.ledger_schema)
     with closing(PostgresStore(plain)) as ledger, open_session(spec.name, spec.spark) as spark:
         connection = ledger.connection()
@@ -92,7 +101,8 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
         if spec.on_error is OnError.DEAD_LETTER:
             _dead_letters(connection, options.table, transform)
         settings = replace(plain, columns=columns)
-        yield SparkEngine(spec, spark, transform, topic, settings, ledger, stop, see)
+        yield SparkEngine(spec, spark, transform, topic, mirror, settings, ledger, stop, see)
+        mirror.close()
 
 
 def _dead_letters(connection: Connection, table: str, transform: Transform) -> None:
