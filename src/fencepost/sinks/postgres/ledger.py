@@ -33,8 +33,11 @@ def install(connection: Connection, schema: str) -> None:
 
 def read(connection: Connection, schema: str, pipeline: str) -> Held:
     """Everything stored for the pipeline; nothing where our tables do not exist."""
-    if not exists(connection, schema, "positions"):
-        return {}
+    return standing(connection, schema, pipeline) if exists(connection, schema, "positions") else {}
+
+
+def standing(connection: Connection, schema: str, pipeline: str) -> Held:
+    """The same where our tables exist: one round trip."""
     query = statement(
         "SELECT topic, partition, position, owner, epoch FROM {schema}.positions WHERE pipeline = %s", schema
     )

@@ -54,8 +54,11 @@ def connect(dsn: str) -> Connection:
     """A connection in autocommit; transactions are begun and ended by name."""
     with translated("connect to PostgreSQL"):
         connection = psycopg.connect(dsn, autocommit=True, application_name="fencepost", **KEEPALIVE)  # type: ignore[arg-type]
-        for name, value in WRITER_SETTINGS.items():
-            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        names, values = list(WRITER_SETTINGS), list(WRITER_SETTINGS.values())
+        connection.execute(
+            "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS setting (name, value)",
+            (names, values),
+        )
         connection.pgconn.nonblocking = 0  # COPY goes straight through libpq, which then waits by itself
         return connection
 

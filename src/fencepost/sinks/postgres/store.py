@@ -62,8 +62,7 @@ class PostgresStore:
         return {partition: position for partition, (position, _, _) in held.items()}
 
     def done(self, batch: Batch[Any]) -> bool:
-        held = ledger.read(self.connection(), self._settings.schema, batch.tenure.pipeline)
-        return ledger.compare(held, batch)
+        return ledger.compare(ledger.standing(self.connection(), self._settings.schema, batch.tenure.pipeline), batch)
 
     def advance(self, batch: Batch[Any]) -> None:
         with transaction(self._writer()) as connection:
