@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,7 @@ import pytest
 from fencepost.local import Stack
 from spark.flows import Flow
 
-MakeFlow = Callable[..., Flow]
-
 
 @pytest.fixture
-def make_flow(stack: Stack, tmp_path: Path) -> MakeFlow:
-    """More than one flow, or one with another number of partitions than two."""
-    return lambda partitions=2: Flow(stack, tmp_path, partitions)
-
-
-@pytest.fixture
-def flow(make_flow: MakeFlow) -> Flow:
-    return make_flow()
+def flow(stack: Stack, tmp_path: Path) -> Flow:
+    return Flow(stack, tmp_path)

@@ -13,7 +13,6 @@ from pyspark import SparkContext
 from fencepost.errors import FencepostError, InputCut, Poison, Refused
 from fencepost.lab.crash import visits
 from fencepost.spark.input_guard import InputGuard
-from spark.conftest import MakeFlow
 from spark.drivers import go_on, never, wait_for
 from spark.faults import StopOn, Unguarded
 from spark.flows import RETRIES, Flow
@@ -21,24 +20,25 @@ from spark.transforms import BAD, FailsOnce
 
 IDS = range(40_000)  # twenty thousand in each partition: twenty record batches
 BAD_CAST = {BAD: json.dumps({"id": BAD, "s": "not a number"}).encode()}
-FAILING = [
-    {"sql": "SELECT cast(s AS long) AS id, _from FROM events"},
-    {"spark": "spark.transforms:function_fails"},
-    {"spark": "spark.transforms:cast_fails_before_a_python_function"},
-]
+FAILING = {
+    "cast": {"sql": "SELECT cast(s AS long) AS id, _from FROM events"},
+    "function": {"spark": "spark.transforms:function_fails"},
+    "cast before a function": {"spark": "spark.transforms:cast_fails_before_a_python_function"},
+}
 
 
 @pytest.mark.timeout(900)
-def test_a_record_that_always_fails_stops_the_run_and_nothing_of_its_span_lands(make_flow: MakeFlow) -> None:
-    flows = [make_flow() for _ in FAILING]
-    for flow, transform in zip(flows, FAILING, strict=True):
-        flow.produce(IDS, BAD_CAST)
-        with pytest.raises(Poison) as stopped:
-            flow.run(transform=transform)
-        assert stopped.value.partition == str(flow.partition(1))
-        assert [offset for offset, _ in stopped.value.records] == [15_000]
-    never(lambda: any(flow.landed_in(1) or flow.positions()[1] for flow in flows), "a part of the span lands")
-    assert [flow.landed_in(0) for flow in flows] == [20_000] * len(flows)
+@pytest.mark.parametrize(
+    "transform", [kind if kind == "cast" else pytest.param(kind, marks=pytest.mark.proof) for kind in FAILING]
+)
+def test_a_record_that_always_fails_stops_the_run_and_nothing_of_its_span_lands(flow: Flow, transform: str) -> None:
+    flow.produce(IDS, BAD_CAST)
+    with pytest.raises(Poison) as stopped:
+        flow.run(transform=FAILING[transform])
+    assert stopped.value.partition == str(flow.partition(1))
+    assert [offset for offset, _ in stopped.value.records] == [15_000]
+    never(lambda: flow.landed_in(1) or flow.positions()[1], "a part of the span lands")
+    assert flow.landed_in(0) == 20_000
 
 
 @pytest.mark.timeout(600)

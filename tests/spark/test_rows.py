@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,7 +100,7 @@ def test_a_spark_function_that_makes_several_rows_of_one_numbers_them(flow: Flow
     assert rows == expected
 
 
-def test_an_arrow_function_may_drop_rows_and_make_columns(flow: Flow, tmp_path: Path) -> None:
+def test_an_arrow_function_may_drop_rows_and_make_columns(flow: Flow) -> None:
     flow.produce(range(100))
     flow.run(transform={"arrow": "spark.transforms:even_ones"})
     assert sorted(flow.sql(f"SELECT id, doubled, pair, _offset FROM {flow.name}")) == [
@@ -121,6 +120,16 @@ def test_a_transform_that_gives_nothing_advances_and_the_positions_are_mirrored_
     flow.run(transform={"sql": "SELECT id, _from FROM events WHERE id < 0"})
     assert flow.landed() == []
     assert flow.positions() == _group_offsets(flow) == {0: 100, 1: 100}
+
+
+def test_a_run_with_nothing_to_read_ends_well(flow: Flow) -> None:
+    flow.run()
+    assert flow.positions() == {0: 0, 1: 0}
+    flow.produce(range(100))
+    flow.run()
+    again = flow.run()
+    assert (again.rows, again.batches()) == (0, [])
+    flow.assert_exact(100)
 
 
 def test_headers_and_the_event_id_are_there_for_a_transform_that_asks(flow: Flow) -> None:

@@ -36,6 +36,7 @@ def test_a_stopped_driver_is_fenced_when_it_goes_on_after_its_successor(flow: Fl
     flow.assert_exact(8_000)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_control_under_at_least_once_the_stopped_driver_writes_what_its_successor_wrote(
     flow: Flow, tmp_path: Path

@@ -10,8 +10,10 @@ from fencepost.cli.output import FormatOption, OutputFormat, emit_json, note, sa
 def demo(output: FormatOption = OutputFormat.TEXT) -> None:
     """Show the whole story on a stack of its own, which is gone afterwards."""
     from fencepost.demo.story import tell_story
+    from fencepost.local.interrupts import terminating
 
-    verdict = tell_story(say if output is OutputFormat.TEXT else note)
+    with terminating():  # so that nothing is left behind when it is asked to end
+        verdict = tell_story(say if output is OutputFormat.TEXT else note)
     if output is OutputFormat.JSON:
         emit_json(verdict.as_json())
     if not verdict.holds:

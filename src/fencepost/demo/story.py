@@ -51,7 +51,7 @@ def tell_story(say: Callable[[str], None], events: int = EVENTS) -> StoryVerdict
     tell.step("a stack of its own: one controller, three brokers, PostgreSQL; no Docker")
     with (
         tempfile.TemporaryDirectory(prefix="fencepost-demo-") as name,
-        Stack.temporary(quick_timeouts=True) as stack,
+        Stack.temporary(quick_timeouts=True, progress=for_stderr()) as stack,
     ):
         folder = Path(name)
         tell.step(f"up and answering: Kafka at {stack.bootstrap_servers}")

@@ -84,7 +84,9 @@ class BatchStream:
     def _batch(self, records: DataFrame, number: int) -> None:
         try:
             self._go_on()
-            self.report(self._carry_batch(records, number))
+            done = self._carry_batch(records, number)
+            if done.positions:  # Spark begins with a batch even where there is nothing to read
+                self.report(done)
         except SparkFailure as error:
             self.trouble = translated(error)
             raise RuntimeError(f"batch {number}: {type(error).__name__}") from None
