@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
+
 from fencepost.machine import process
 
 TESTS = Path(__file__).parents[1]
@@ -31,6 +33,21 @@ def go_on(pid: int) -> None:
     identity = process.identify(pid)
     if identity is not None:
         process.send(identity, signal.SIGCONT)
+
+
+@contextmanager
+def spark_held() -> Iterator[None]:
+    """The Spark of a run in this very process stands still inside the block."""
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    identity = process.identify(gateway.proc.pid)
+    assert identity is not None
+    held = process.send_all(identity, signal.SIGSTOP)
+    try:
+        wait_for(lambda: all(map(process.stopped, held)), "every process of Spark stands still")
+        yield
+    finally:
+        process.send_all(identity, signal.SIGCONT)
 
 
 class Driver:

@@ -107,10 +107,12 @@ class Flow:
     def partition(self, number: int) -> TopicPartition:
         return TopicPartition(self.name, number)
 
-    def produce(self, ids: Iterable[int], instead: Mapping[int, bytes] | None = None) -> None:
+    def produce(
+        self, ids: Iterable[int], instead: Mapping[int, bytes] | None = None, header: bytes | None = None
+    ) -> None:
         """One record per id, or the bytes that are given for it instead; on return all of them are in the log."""
         producer = Producer(self.kafka | {"linger.ms": 5})
-        self._send(producer, ids, instead or {})
+        self._send(producer, ids, instead or {}, header)
 
     def produce_in_transaction(self, ids: Iterable[int], commit: bool) -> None:
         producer = Producer(self.kafka | {"transactional.id": f"{self.name}-{commit}"})
@@ -122,10 +124,13 @@ class Flow:
         else:
             producer.abort_transaction(60)
 
-    def _send(self, producer: Producer, ids: Iterable[int], instead: Mapping[int, bytes]) -> None:
+    def _send(
+        self, producer: Producer, ids: Iterable[int], instead: Mapping[int, bytes], header: bytes | None = None
+    ) -> None:
         for id_ in ids:
             value = instead.get(id_) or json.dumps({"id": id_, "s": str(id_)}).encode()
-            producer.produce(self.name, value, key=str(id_), partition=id_ % self.partitions, headers={"n": str(id_)})
+            headers: dict[str, str | bytes | None] = {"n": header or str(id_)}
+            producer.produce(self.name, value, key=str(id_), partition=id_ % self.partitions, headers=headers)
             producer.poll(0)
         assert producer.flush(60) == 0
 

@@ -38,7 +38,7 @@ def test_a_record_that_always_fails_stops_the_run_and_nothing_of_its_span_lands(
     assert stopped.value.partition == str(flow.partition(1))
     assert [offset for offset, _ in stopped.value.records] == [15_000]
     never(lambda: flow.landed_in(1) or flow.positions()[1], "a part of the span lands")
-    assert flow.landed_in(0) == 20_000
+    assert flow.landed_in(0) == flow.positions()[0] in (0, 20_000)  # the other one is whole, or was given up with it
 
 
 @pytest.mark.timeout(600)

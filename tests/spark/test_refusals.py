@@ -14,7 +14,7 @@ from fencepost.model import Step
 from fencepost.sinks.postgres import ledger
 from fencepost.spark.source import KafkaSource
 from spark import wide_plans
-from spark.drivers import go_on
+from spark.drivers import go_on, spark_held
 from spark.faults import Several
 from spark.flows import Flow
 from spark.wide_plans import WIDE
@@ -40,9 +40,10 @@ def test_a_topic_made_anew_while_it_is_read_ends_the_run(flow: Flow, records: in
     flow.produce(range(100))
     with flow.running() as running:
         running.wait_until(lambda: len(flow.landed()) == 100, "the first records land")
-        delete_topic(flow.cluster, flow.name)
-        flow.make_topic()
-        flow.produce(range(1_000, 1_000 + records))
+        with spark_held():  # or it may look just when there is no topic of that name
+            delete_topic(flow.cluster, flow.name)
+            flow.make_topic()
+            flow.produce(range(1_000, 1_000 + records))
         running.wait_until(lambda: running.failure, "the run ends")
     assert isinstance(running.failure, TopicRecreated)
     assert sorted(flow.landed()) == list(range(100))
@@ -128,6 +129,27 @@ def test_a_table_that_does_not_fit_is_refused_before_an_event_moves(flow: Flow) 
     ]
     assert [problem for problem in problems if problem not in refused.value.message] == []
     assert (flow.landed(), flow.positions()) == ([], {})
+
+
+FUNCTIONS = {
+    # what is in the file, how it is called, and what is said of it
+    "def f(events): raise ValueError('boom')": ("spark", "ValueError: boom"),
+    "def f(events): return 7": ("spark", "returned int"),
+    "def f(events": ("spark", "SyntaxError"),
+    "def f(rows): return rows.slice(rows.column('id')[0].as_py())": ("arrow", "IndexError"),
+    "import no_such_module": ("arrow", "no_such_module"),
+}
+
+
+def test_a_function_that_does_not_work_is_refused_before_an_event_moves(flow: Flow, tmp_path: Path) -> None:
+    flow.produce(range(100))
+    for text, (kind, complaint) in FUNCTIONS.items():
+        (tmp_path / "mine.py").write_text(text)
+        with pytest.raises(Usage) as refused:
+            flow.run(transform={kind: "mine.py:f"})
+        assert "mine.py:f" in refused.value.message, text
+        assert complaint in refused.value.message, text
+        assert (flow.landed(), flow.positions()) == ([], {}), text
 
 
 def test_transforms_that_mix_partitions_are_refused_before_an_event_moves(flow: Flow) -> None:

@@ -132,10 +132,22 @@ def test_a_run_with_nothing_to_read_ends_well(flow: Flow) -> None:
     flow.assert_exact(100)
 
 
+HEADERS = [
+    {"sql": "SELECT id, cast(headers[0].value AS string) AS n, event_id, _from FROM events"},
+    {"spark": "spark.transforms:with_header"},
+    {"arrow": "spark.transforms:with_header_of_each"},
+]
+
+
 def test_headers_and_the_event_id_are_there_for_a_transform_that_asks(flow: Flow) -> None:
-    flow.produce(range(2))
-    flow.run(transform={"sql": "SELECT id, cast(headers[0].value AS string) AS n, event_id, _from FROM events"})
-    assert sorted(flow.sql(f"SELECT id, n, event_id FROM {flow.name}")) == [(0, "0", None), (1, "1", None)]
+    for number, transform in enumerate(HEADERS):
+        flow.produce([number])
+        flow.run(transform=transform)
+    assert sorted(flow.sql(f"SELECT id, n, event_id FROM {flow.name}")) == [
+        (0, "0", None),
+        (1, "1", None),
+        (2, "2", None),
+    ]
 
 
 def _group_offsets(flow: Flow) -> dict[int, int]:

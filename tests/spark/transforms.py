@@ -81,3 +81,13 @@ def not_seven(events: pa.RecordBatch) -> pa.RecordBatch:
     if 7 in events.column("id").to_pylist():
         raise ValueError("seven")
     return events.select(["id", "_from"])
+
+
+def with_header(events: DataFrame) -> DataFrame:
+    return events.select("id", events.headers[0]["value"].cast("string").alias("n"), "event_id", "_from")
+
+
+def with_header_of_each(events: pa.RecordBatch) -> pa.RecordBatch:
+    values = [headers[0]["value"].decode() for headers in events.column("headers").to_pylist()]
+    made = {"id": events.column("id"), "n": pa.array(values, pa.string())}
+    return pa.RecordBatch.from_pydict(made | {name: events.column(name) for name in ("event_id", "_from")})

@@ -64,7 +64,9 @@ class Aside:
 
 
 def _letter(row: Row, reason: str) -> dict[str, object]:
-    headers = [[header.key, (header.value or b"").decode(errors="replace")] for header in row.headers or []]
+    headers = [
+        [_text(header.key), _text((header.value or b"").decode(errors="replace"))] for header in row.headers or []
+    ]
     return {
         "topic": row.topic,
         "partition": row.partition,
@@ -73,5 +75,10 @@ def _letter(row: Row, reason: str) -> dict[str, object]:
         "value": row.value,
         "headers": json.dumps(headers),
         "timestamp": row.timestamp,
-        "_dead": reason,
+        "_dead": _text(reason),
     }
+
+
+def _text(text: str) -> str:
+    """PostgreSQL's texts hold every character but one, and a record must not be too bad to be put aside."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")

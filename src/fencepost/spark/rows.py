@@ -10,7 +10,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fencepost.errors import Poison, Refused
+from fencepost.errors import FencepostError, Poison, Refused, Usage
 from fencepost.halving import bad_ones
 from fencepost.model import TopicPartition
 from fencepost.sinks.postgres.columns import json_field
@@ -49,8 +49,16 @@ class RowShape:
             yield self._with_provenance(partition, made, count) if self.provenance else _without(made, FROM)
 
     def made_schema(self, source: pa.Schema) -> pa.Schema:
-        """What the transform makes of batches of this schema."""
-        return self._made(_empty(source)).schema
+        """What the transform makes of batches of this schema: it is tried on one without rows."""
+        try:
+            return self._made(_empty(source)).schema
+        except FencepostError:
+            raise
+        except Exception as error:
+            raise Usage(
+                f"transform.arrow: {self.arrow} raised {type(error).__name__} for a batch without rows: {error}",
+                "its columns are found in this way: it must take such a batch",
+            ) from error
 
     def schema(self, source: pa.Schema) -> pa.Schema:
         """The columns that the sink gets for batches of this schema."""

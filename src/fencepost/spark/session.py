@@ -72,7 +72,8 @@ def open_session(name: str, user: Mapping[str, str]) -> Iterator[SparkSession]:
             session = builder.getOrCreate()
     except (PySparkException, Py4JError, RuntimeError) as error:  # whatever pyspark raises when the JVM fails
         raise Unreachable(f"Spark does not start: {str(error).splitlines()[0]}", f"see {log}") from error
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # prints what is raised anyway
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)  # prints what is raised anyway
     try:
         session.sparkContext.setLogLevel(settings["spark.log.level"])
         yield session

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
-from fencepost.errors import Usage
+from fencepost.errors import FencepostError, Usage
 from fencepost.sinks.postgres.columns import json_field
 from fencepost.spark.rows import FROM, RowShape
 from fencepost.spark.source import KafkaSource
@@ -52,7 +52,7 @@ def resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Tra
         return _resolve(spark, spec, source)
     except ParseException as error:
         raise Usage(f"transform.sql: {_first_line(error)}") from error
-    except AnalysisException as error:
+    except (AnalysisException, Usage) as error:
         try:
             return _resolve(spark, spec, replace(source, headers=True))  # it may have asked for headers or event_id
         except AnalysisException:
@@ -81,11 +81,21 @@ def _on_spark(events: DataFrame, spec: TransformSpec | None, folder: str, source
         events.createOrReplaceTempView("events")
         return events.sparkSession.sql(spec.sql)
     if spec.spark is not None:
-        made = FunctionName(spec.spark, folder).load()(events)
+        made = _called(FunctionName(spec.spark, folder), events)
         if not isinstance(made, DataFrame):
             raise Usage(f"transform.spark: {spec.spark} returned {type(made).__name__}, not a DataFrame")
         return made
     return events
+
+
+def _called(function: FunctionName, events: DataFrame) -> object:
+    """What somebody's function makes of the events, on the driver; it may raise anything."""
+    try:
+        return function.load()(events)
+    except (FencepostError, AnalysisException):
+        raise
+    except Exception as error:
+        raise Usage(f"transform.spark: {function} raised {type(error).__name__}: {error}") from error
 
 
 def _as_it_is(events: DataFrame, source: KafkaSource) -> list[str]:
@@ -112,5 +122,5 @@ def _arrow_field(frame: DataFrame, name: str) -> pa.Field:
     return arrow
 
 
-def _first_line(error: AnalysisException) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
