@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from fencepost.lab.crash import visits
 from fencepost.news import Waiting
-from spark.drivers import pipeline_process
+from spark.drivers import go_on, pipeline_process
 from spark.flows import Flow, Running
 
 
@@ -46,6 +49,29 @@ def test_a_run_goes_on_without_the_broker_that_led_a_partition(flow: Flow) -> No
         _lands(running, flow, 400)
     assert running.failure is None
     flow.assert_exact(400)
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(900)
+def test_a_run_outlasts_a_kafka_that_stands_still_when_a_batch_has_just_landed(flow: Flow, tmp_path: Path) -> None:
+    flow.produce(range(100))
+    delivered = tmp_path / "delivered"
+    brokers = flow.stack.brokers.values()
+    with pipeline_process(flow.declare(), "--crash", "delivered", "1", "stop", str(delivered)) as driver:
+        driver.wait_until(lambda: visits(delivered), "a task has delivered its span")
+        try:
+            for broker in brokers:
+                broker.stop()
+            go_on(visits(delivered)[0].pid)
+            driver.wait_until(lambda: driver.news("waiting"), "the run waits for Kafka")
+        finally:
+            for broker in brokers:
+                broker.cont()
+            flow.stack.wait_in_sync(120)
+        flow.produce(range(100, 200))
+        driver.wait_until(lambda: len(flow.landed()) == 200, "the run goes on by itself")
+        assert driver.running
+    flow.assert_exact(200)
 
 
 @pytest.mark.timeout(900)

@@ -85,8 +85,9 @@ class KafkaSource:
         clash = sorted(set(fields) & set(columns))
         if clash:
             raise Usage(f"source.schema: {', '.join(clash)} is a column of every event already", "rename it")
-        broken = f.raise_error(f.concat(f.lit("not JSON of the schema: "), f.col(f"_json.{MALFORMED}"))).cast(kind)
-        whole = f.when(f.col(f"_json.{MALFORMED}").isNull(), f.col("_json")).otherwise(broken)
+        wrong = _wrong(f.col("_json"))
+        broken = f.raise_error(f.concat(f.lit("not JSON of the schema: "), wrong)).cast(kind)
+        whole = f.when(wrong.isNull(), f.col("_json")).otherwise(broken)
         checked = parsed.withColumn("_json", whole)
         return checked.select(*map(f.col, columns), *(f.col(f"_json.`{name}`") for name in fields))
 
@@ -97,7 +98,7 @@ class KafkaSource:
         """Where values are not JSON of the schema; None where there is no schema to break."""
         if not self._has_fields():
             return None
-        text = self._parsed().getField(MALFORMED)
+        text = _wrong(self._parsed())
         return records.select("topic", "partition", "offset", text.alias("text")).where(f.col("text").isNotNull())
 
     def _parsed(self) -> Column:
@@ -113,6 +114,13 @@ class KafkaSource:
             return []
         named = f.filter("headers", lambda header: header["key"] == EVENT_ID)
         return [f.col("headers"), f.get(named, f.lit(0))["value"].cast("string").alias("event_id")]
+
+
+def _wrong(parsed: Column) -> Column:
+    """The text of a value that is not JSON of the schema, or no text at all; null for a good one, and where none is."""
+    text = f.col("value").cast("string")
+    unread = parsed.isNull() | ~f.is_valid_utf8(text)  # Spark takes an empty value for null, and mends bad bytes
+    return f.coalesce(parsed.getField(MALFORMED), f.when(unread, text))
 
 
 def _offsets(positions: Mapping[TopicPartition, int]) -> str:
