@@ -190,8 +190,9 @@ class UnfencedWriter:
             rows = 0
             for batch in batches:
                 if batch.num_rows:
-                    copier.copy(batch)
+                    copier.send(batch)
                     rows += batch.num_rows
+            copier.settle()
         yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
 
 

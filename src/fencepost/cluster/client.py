@@ -25,8 +25,8 @@ _GLANCE_SECONDS = 1.0  # between two looks at why there is no answer yet
 _POLL_SECONDS = 0.05
 
 # Without a logger librdkafka writes to stderr. Who wants its lines gives this logger a handler.
-_log = logging.getLogger("fencepost.librdkafka")
-_log.addHandler(logging.NullHandler())
+librdkafka_log = logging.getLogger("fencepost.librdkafka")
+librdkafka_log.addHandler(logging.NullHandler())
 
 
 class Cluster:
@@ -77,7 +77,7 @@ class Cluster:
 
     def _client(self) -> AdminClient:
         try:
-            return AdminClient(self._config, logger=_log)
+            return AdminClient(self._config, logger=librdkafka_log)
         except KafkaException as error:
             raise failure(error.args[0], "Kafka's settings", self.servers) from error
 

@@ -88,9 +88,13 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
     if options.dsn is None or "bootstrap.servers" not in spec.kafka:
         raise Usage("the pipeline says neither where Kafka is nor where PostgreSQL is", "start one with `fencepost up`")
     cluster = Cluster(spec.kafka)
-    topic, mirror = TopicReader(cluster, spec.source.topic), Mirror(cluster, spec.name)
+    topic = TopicReader(cluster, spec.source.topic)
     plain = PostgresSettings(options.dsn, spec.name, options.table, (), options.ledger_schema)
-    with closing(PostgresStore(plain)) as ledger, open_session(spec.name, spec.spark) as spark:
+    with (
+        closing(PostgresStore(plain)) as ledger,
+        open_session(spec.name, spec.spark) as spark,
+        closing(Mirror(spec.kafka, spec.name)) as mirror,
+    ):
         connection = ledger.connection()
         source = KafkaSource(spec.source, spec.kafka, spec.batch.records)
         transform = resolve(spark, spec, source)
@@ -102,7 +106,6 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
             _dead_letters(connection, options.table, transform)
         settings = replace(plain, columns=columns)
         yield SparkEngine(spec, spark, transform, topic, mirror, settings, ledger, stop, see)
-        mirror.close()
 
 
 def _dead_letters(connection: Connection, table: str, transform: Transform) -> None:

@@ -19,6 +19,11 @@ from fencepost.spec import SourceSpec, ValueFormat
 
 MALFORMED = "_malformed"  # the raw text of a value that is not JSON of the schema
 SOURCE_OPTIONS = {"kafka.isolation.level": "read_committed", "failOnDataLoss": "true"}
+READING = {  # unless the pipeline says otherwise: half the time of Kafka's defaults
+    "kafka.fetch.max.wait.ms": "10",  # a task that reads to the end of its partition waits so long there
+    "kafka.max.partition.fetch.bytes": str(2 << 20),
+    "kafka.max.poll.records": "5000",
+}
 EVENT_ID = "fencepost.id"  # the header that holds an event's id
 
 
@@ -56,6 +61,7 @@ class KafkaSource:
 
     def _options(self) -> dict[str, str]:
         return {
+            **READING,
             **{f"kafka.{key}": value for key, value in self.kafka.items()},
             **SOURCE_OPTIONS,
             "includeHeaders": str(self.headers).lower(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pgpq
@@ -22,21 +23,70 @@ from fencepost.sinks.postgres.session import Connection, copy_statement, transla
 TIMESTAMPS = (-210_866_803_200_000_000, 2**63 - 1)
 DATES = (-2_440_588, 2_145_042_905)
 
+ANSWER_EVERY = 16 << 20  # bytes: rows are kept until PostgreSQL has taken them, so that a bad one can be found
+
 
 class Copier:
-    """Writes record batches of one schema into one table, a COPY for each."""
+    """Writes record batches of one schema into one table, several to a COPY.
+
+    PostgreSQL takes rows in while the next are read and encoded; it answers when a COPY ends.
+    """
 
     def __init__(self, connection: Connection, table: str, columns: Sequence[Column]) -> None:
         self._connection = connection
         self._table = table
         self._columns = columns
         self._statement = copy_statement(table, [column.name for column in columns]).as_bytes(connection)
+        self._encoder: pgpq.ArrowToPostgresBinaryEncoder | None = None  # of the COPY that is open
+        self._unanswered: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self.refused: list[pa.RecordBatch] = []  # when Refused was raised: the rows among which the reason is
 
     def copy(self, rows: pa.RecordBatch) -> None:
         """Nothing of the batch is there when this raises: Refused for a value that the table does not take."""
-        payload = encode(self._cast(rows), self._columns)
-        with translated(f"take rows into {self._table!r}"):
-            _copy_in(self._connection.pgconn, self._statement, payload)
+        self.send(rows)
+        self.settle()
+
+    def send(self, rows: pa.RecordBatch) -> None:
+        """Raises for these rows or for others that were sent since the last answer."""
+        try:
+            with self._taking([rows]):
+                cast = self._cast(rows)
+        except Refused:
+            self.settle()
+            raise
+        with self._taking([*self._unanswered, rows]):
+            if self._encoder is None:
+                _expect(self._connection.pgconn.exec_(self._statement), pq.ExecStatus.COPY_IN)
+                self._encoder = _encoder(cast.schema, self._columns)
+                self._put(self._encoder.write_header())
+            self._put(self._encoder.write_batch(cast))
+        self._unanswered.append(rows)
+        if self._bytes >= ANSWER_EVERY:
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait until all rows that were sent are taken in. Raises as `copy` does."""
+        if self._encoder is None:
+            return
+        last, self._encoder = self._encoder.finish(), None
+        rows, self._unanswered, self._bytes = self._unanswered, [], 0
+        with self._taking(rows):
+            self._put(last)
+            _end_copy(self._connection.pgconn)
+
+    def _put(self, data: bytes) -> None:
+        self._connection.pgconn.put_copy_data(data)
+        self._bytes += len(data)
+
+    @contextmanager
+    def _taking(self, rows: list[pa.RecordBatch]) -> Iterator[None]:
+        try:
+            with translated(f"take rows into {self._table!r}"):
+                yield
+        except Refused:
+            self.refused = rows
+            raise
 
     def _cast(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if rows.num_columns != len(self._columns):
@@ -64,13 +114,9 @@ def _in_range(column: Column, array: pa.Array) -> pa.Array:
     return array
 
 
-def encode(rows: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
-    """One whole COPY: header, rows, trailer."""
-    encoder = pgpq.ArrowToPostgresBinaryEncoder.new_with_encoders(
-        rows.schema,
-        {column.name: _builder(field, column) for field, column in zip(rows.schema, columns, strict=True)},
-    )
-    return b"".join((encoder.write_header(), encoder.write_batch(rows), encoder.finish()))
+def _encoder(schema: pa.Schema, columns: Sequence[Column]) -> pgpq.ArrowToPostgresBinaryEncoder:
+    builders = {column.name: _builder(field, column) for field, column in zip(schema, columns, strict=True)}
+    return pgpq.ArrowToPostgresBinaryEncoder.new_with_encoders(schema, builders)
 
 
 def _builder(field: pa.Field, column: Column) -> Any:
@@ -79,9 +125,7 @@ def _builder(field: pa.Field, column: Column) -> Any:
     return pgpq.ArrowToPostgresBinaryEncoder.infer_encoder(field)
 
 
-def _copy_in(pgconn: pq.abc.PGconn, statement: bytes, payload: bytes) -> None:
-    _expect(pgconn.exec_(statement), pq.ExecStatus.COPY_IN)
-    pgconn.put_copy_data(payload)
+def _end_copy(pgconn: pq.abc.PGconn) -> None:
     pgconn.put_copy_end()
     result = pgconn.get_result()
     while (more := pgconn.get_result()) is not None:

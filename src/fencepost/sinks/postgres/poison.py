@@ -14,13 +14,12 @@ from fencepost.sinks.postgres.session import Connection, translated
 MOST = 100  # that are named at once
 
 
-def find_poison(
-    connection: Connection, copier: Copier, rows: pa.RecordBatch, partition: TopicPartition, refusal: Refused
-) -> Refused:
-    """The refusal with the offsets of the rows that caused it, where the rows know where they came from.
+def find_poison(connection: Connection, copier: Copier, partition: TopicPartition, refusal: Refused) -> Refused:
+    """The copier's refusal with the offsets of the rows that caused it, where the rows know where they came from.
 
     Leaves the transaction begun anew with nothing in it: the caller rolls that back too.
     """
+    rows = pa.concat_batches(copier.refused)
     if "_offset" not in rows.schema.names:
         return refusal
 

@@ -116,16 +116,20 @@ class PostgresStore:
     def _copy(self, connection: Connection, batch: Batch[Rows]) -> Landed:
         copier = Copier(connection, self._settings.table, self._settings.columns)
         rows = aside = 0
-        for part in batch.rows:
-            if dead.are_dead(part):
-                Copier(connection, dead.table_for(self._settings.table), dead.COLUMNS).copy(part)
-                aside += part.num_rows
-            elif part.num_rows:
-                try:
-                    copier.copy(part)
-                except Refused as refusal:
-                    raise find_poison(connection, copier, part, batch.only_span()[0], refusal) from refusal
-                rows += part.num_rows
+        try:
+            for part in batch.rows:
+                if dead.are_dead(part):
+                    copier.settle()
+                    Copier(connection, dead.table_for(self._settings.table), dead.COLUMNS).copy(part)
+                    aside += part.num_rows
+                elif part.num_rows:
+                    copier.send(part)
+                    rows += part.num_rows
+            copier.settle()
+        except Refused as refusal:
+            if not copier.refused:
+                raise  # not about the table
+            raise find_poison(connection, copier, batch.only_span()[0], refusal) from refusal
         return Landed(rows=rows, dead=aside)
 
 
