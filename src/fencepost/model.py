@@ -9,6 +9,9 @@ from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
+EVENT_ID = "fencepost.id"  # the header that names an event: its producer and sequence, or a key of the caller's
+EVENT_CHECKSUM = "fencepost.crc32"  # the header with its value's checksum: eight hexadecimal digits
+
 R_co = TypeVar("R_co", covariant=True)
 """What a sink takes: the rows of one partition, in offset order and read once, or a whole DataFrame."""
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from fencepost.errors import Usage
-from fencepost.model import Span, TopicPartition
+from fencepost.model import EVENT_ID, Span, TopicPartition
 from fencepost.rules import require_fixed
 from fencepost.spec import SourceSpec, ValueFormat
 
@@ -24,7 +24,6 @@ READING = {  # unless the pipeline says otherwise: half the time of Kafka's defa
     "kafka.max.partition.fetch.bytes": str(2 << 20),
     "kafka.max.poll.records": "5000",
 }
-EVENT_ID = "fencepost.id"  # the header that holds an event's id
 
 
 @dataclass(frozen=True)
