@@ -24,10 +24,10 @@ ALLOWED = {
     "transforms": {"errors"},
     "machine": {"errors"},
     "cluster": CORE | {"rules"},
-    "producing": CORE | {"cluster", "outcome"},
+    "producing": CORE | {"rules", "cluster", "outcome"},
     "ledgers": CORE | {"delivery"},
     "sinks": CORE | {"delivery", "rules", "ledgers", "halving"},
-    "audit": CORE | {"outcome", "cluster", "sinks", "spec"},
+    "audit": CORE | {"outcome", "cluster", "sinks", "spec", "spark"},
     "spark": CORE | {"delivery", "rules", "news", "spec", "transforms", "halving", "cluster", "sinks", "machine"},
     "pipeline": CORE | {"delivery", "news", "spec", "spark"},
     "status": {"model", "spec", "cluster", "sinks"},
@@ -38,7 +38,7 @@ ALLOWED = {
     "demo": CORE | {"outcome", "audit", "cluster", "producing", "local", "machine"},
     "templates": set(),
     "cli": {"*"},
-    "__init__": {"errors", "guarantee", "pipeline"},
+    "__init__": {"errors", "guarantee", "pipeline", "producing"},
     "__main__": {"cli"},
 }
 HEAVY = {"pyspark", "confluent_kafka", "pyarrow", "psycopg", "kafka"}

@@ -128,7 +128,7 @@ class Flow:
         self, producer: Producer, ids: Iterable[int], instead: Mapping[int, bytes], header: bytes | None = None
     ) -> None:
         for id_ in ids:
-            value = instead.get(id_) or json.dumps({"id": id_, "s": str(id_)}).encode()
+            value = instead.get(id_, json.dumps({"id": id_, "s": str(id_)}).encode())
             headers: dict[str, str | bytes | None] = {"n": header or str(id_)}
             producer.produce(self.name, value, key=str(id_), partition=id_ % self.partitions, headers=headers)
             producer.poll(0)
@@ -229,10 +229,10 @@ class Flow:
         wait_for(lambda: reader.bounds([at])[0][at] == offset, f"{at} begins at {offset}")
 
     def in_mid_copy(self) -> bool:
-        """Does a writer of the pipeline stand in an open transaction whose last command was a COPY?"""
+        """Does a writer of the pipeline stand in an open transaction and in a COPY that waits for more rows?"""
         writers = self.sql(
-            "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND state = 'idle in transaction' "
-            "AND query LIKE 'COPY%%'",
+            "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND state = 'active' "
+            "AND wait_event = 'ClientRead' AND query LIKE 'COPY%%'",
             writer_name(self.name),
         )
         return bool(writers)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fencepost import __version__
-from fencepost.cli import audit, demo, doctor, group, init, look, plan, positions, produce, run, stack, topic
+from fencepost.cli import audit, demo, doctor, group, init, look, plan, positions, produce, receipt, run, stack, topic
 from fencepost.cli.output import note
 from fencepost.errors import FencepostError
 
@@ -35,6 +35,7 @@ app.command()(run.run)
 app.command()(look.status)
 app.command()(look.peek)
 app.command()(audit.audit)
+app.command()(receipt.receipt)
 app.add_typer(positions.app, name="positions")
 app.command()(produce.produce)
 app.command()(doctor.doctor)

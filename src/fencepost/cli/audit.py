@@ -2,55 +2,247 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fencepost.cli.connection import Connection, connected
+from fencepost.cli.offsets import parse_start
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
-from fencepost.cli.pipelines import SpecOption, pipeline_spec
+from fencepost.cli.pipelines import SpecOption, local_dsn, pipeline_spec
+from fencepost.errors import Usage
+from fencepost.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from fencepost.audit.findings import Audit
+    from fencepost.audit.request import AuditRequest
+
+_WHAT, _HOW = "What is compared", "How"
 
 
-def audit(
+class EngineOption(StrEnum):
+    AUTO = "auto"
+    PYTHON = "python"
+    SPARK = "spark"
+
+
+class ModeOption(StrEnum):
+    APPEND = "append"
+    UPSERT = "upsert"
+    DEDUPE = "dedupe"
+
+
+@connected
+def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
+    connection: Connection,
     spec: SpecOption = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Audit this topic, without a pipeline.", rich_help_panel=_WHAT)
+    ] = None,
+    sink: Annotated[
+        str | None,
+        typer.Option("--sink", help="With --topic: postgres:TABLE or topic:NAME.", rich_help_panel=_WHAT),
+    ] = None,
+    guarantee: Annotated[
+        Guarantee, typer.Option("--guarantee", help="With --topic: what was declared.", rich_help_panel=_WHAT)
+    ] = Guarantee.EXACTLY_ONCE,
+    journal: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--journal",
+            help="A producer's journal, or VerifiableProducer's output: then the way into the log is audited too.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="Offsets (0:120,1:7) or a time with a zone.", rich_help_panel=_WHAT),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", help="The same, for the end.", rich_help_panel=_WHAT)] = None,
+    expect: Annotated[
+        str | None,
+        typer.Option(
+            "--expect",
+            metavar="CONDITION",
+            help="Which events must have a row: Spark SQL on the source, where the transform filters.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COLUMN", help="Match rows by this column's ids.", rich_help_panel=_WHAT),
+    ] = None,
+    payload: Annotated[
+        str | None,
+        typer.Option(
+            "--payload",
+            metavar="COLUMN",
+            help="A column that holds the event's value as it was.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    mode: Annotated[
+        ModeOption | None,
+        typer.Option("--mode", help="With --topic: which events have a row.", rich_help_panel=_WHAT),
+    ] = None,
+    engine: Annotated[
+        EngineOption,
+        typer.Option("--engine", help="auto: Spark where the topic is large.", rich_help_panel=_HOW),
+    ] = EngineOption.AUTO,
+    wait: Annotated[
+        float | None,
+        typer.Option("--wait", metavar="SECONDS", min=0, help="Let the pipeline drain first.", rich_help_panel=_HOW),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", metavar="TIME", help="Go on: audit what is new, as in 60s.", rich_help_panel=_HOW),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="DIR", help="Write a page that shows it.", rich_help_panel=_HOW),
+    ] = None,
     most: Annotated[int, typer.Option("--most", min=0, help="How many findings to show; the totals are exact.")] = 100,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Compare the topic with the table, record by record, and say whether the declared guarantee holds.
+    """Compare what was sent, what is in the log and what landed, and say whether the declared guarantee holds.
 
-    Ends with 0 when it holds, with 1 when it is broken, with 5 when that cannot be decided.
+    In a pipeline's folder it audits that pipeline, up to its position; with --topic and --sink anything else.
+    Ends with 0 when the guarantee holds, with 1 when it is broken, with 5 when that cannot be decided.
     """
-    from fencepost.audit.compare import Verdict
-    from fencepost.audit.pipeline import audit_pipeline
+    from fencepost.audit.auditing import audit as run_audit
+    from fencepost.audit.request import EngineChoice, SinkMode
 
-    pipeline = pipeline_spec(spec)
-    found = audit_pipeline(pipeline)
-    result = found.comparison
-    verdict = result.verdict(pipeline.guarantee)
-    findings = [
-        {"code": finding.code.value, "id": str(finding.id), "times": finding.times, "expected": finding.expected}
-        for finding in result.findings[:most]
-    ]
+    request = _without_pipeline(connection, topic, sink, guarantee, journal) if topic else _of_pipeline(spec)
+    request = replace(
+        request,
+        mode=SinkMode(mode.value) if mode else request.mode,
+        journals=tuple(journal or ()),
+        expect=expect,
+        id_column=id_column,
+        payload=payload,
+        since=parse_start(since, "--from") if since else None,
+        until=parse_start(until, "--to") if until else None,
+        engine=EngineChoice(engine.value),
+        most=most,
+    )
+    if every is not None:
+        _go_on(request, _period(every), output)
+        return
+    found = run_audit(request, wait)
+    if report is not None:
+        from fencepost.audit.page import write_page
+
+        write_page(found, request.topic, report)
+    _show(found, most, output)
+    _end(found)
+
+
+def _of_pipeline(spec: Path | None) -> AuditRequest:
+    from fencepost.audit.request import of_pipeline
+
+    return of_pipeline(pipeline_spec(spec))
+
+
+def _without_pipeline(
+    connection: Connection, topic: str, sink: str | None, guarantee: Guarantee, journal: list[Path] | None
+) -> AuditRequest:
+    from fencepost.audit.request import AuditRequest
+
+    kind, _, name = (sink or "").partition(":")
+    if sink is not None and (kind not in ("postgres", "topic") or not name):
+        raise Usage(f"--sink {sink}", "write postgres:TABLE or topic:NAME")
+    return AuditRequest(
+        guarantee,
+        connection.kafka_settings(),
+        topic,
+        table=name if kind == "postgres" else None,
+        dsn=local_dsn() if kind == "postgres" else None,
+        sink_topic=name if kind == "topic" else None,
+        journals=tuple(journal or ()),
+    )
+
+
+def _show(found: Audit, most: int, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
-        emit_json(
-            {
-                "verdict": verdict.value,
-                "guarantee": pipeline.guarantee.value,
-                "read": found.read,
-                "expected": result.expected,
-                "landed": result.landed,
-                "filtered": found.filtered,
-                "dead": found.dead,
-                "lost": result.lost,
-                "duplicated": result.duplicated,
-                "phantom": result.phantom,
-                "findings": findings,
-            }
-        )
-    else:
-        say(f"read {found.read:,} = landed {found.landed:,} + filtered {found.filtered:,} + dead {found.dead:,}")
-        say(f"rows {result.landed:,}: lost {result.lost:,}, doubled {result.duplicated:,}, phantom {result.phantom:,}")
-        for finding in findings:
-            say(f"  {finding['code']}  {finding['id']}: {finding['times']} instead of {finding['expected']}")
-        say(f"{pipeline.guarantee}: {verdict}")
-    if verdict is not Verdict.HOLDS:
-        raise typer.Exit(1 if verdict is Verdict.BROKEN else 5)
+        emit_json(found.as_json(most))
+        return
+    for hop in found.hops:
+        facts = hop.facts
+        if "read" in facts:
+            landed = facts["read"] - facts["filtered"] - facts["dead"] - hop.missing
+            say(
+                f"read {facts['read']:,} = landed {landed:,} + filtered {facts['filtered']:,} + dead {facts['dead']:,}"
+                + (f" + lost {hop.missing:,}" if hop.missing else "")
+            )
+        elif hop.name == "journal to log":
+            outcomes = ", ".join(f"{word} {facts[word]:,}" for word in ("acked", "unknown", "refused", "aborted"))
+            say(f"journal: {outcomes}; in the log {hop.landed:,}")
+    lost, doubled, phantom = (found.as_json(0)[word] for word in ("lost", "duplicated", "phantom"))
+    last = found.hops[-1] if found.hops else None
+    if last is not None:
+        say(f"rows {last.landed:,}: lost {lost:,}, doubled {doubled:,}, phantom {phantom:,}")
+        _say_aside(last.facts)
+    _say_findings(found, most)
+    if found.undecided:
+        say(f"undecided: {found.undecided}")
+    say(f"{found.guarantee}: {found.verdict}")
+
+
+def _say_aside(facts: dict[str, int]) -> None:
+    for word, text in (
+        ("waiting", "offsets wait beyond the position"),
+        ("ahead", "rows beyond the position, left aside"),
+        ("older", "rows older than the log, left aside"),
+    ):
+        if facts.get(word):
+            say(f"{facts[word]:,} {text}")
+
+
+def _say_findings(found: Audit, most: int) -> None:
+    from fencepost.guarantee import ALLOWED
+
+    for finding in found.findings[:most]:
+        at = f"{finding.topic}/{finding.partition} {finding.offset}" if finding.topic else ""
+        where = " ".join(filter(None, (at, finding.id or "")))
+        note = f"; {finding.note}" if finding.note else ""
+        ruling = ALLOWED[finding.code].under(found.guarantee)
+        say(f"  {finding.code}  {where}: {finding.times} instead of {finding.expected}{note} ({ruling})")
+    cut = found.totals.total() - min(len(found.findings), most)
+    if cut > 0:
+        say(f"  ... {cut:,} more")
+
+
+def _end(found: Audit) -> None:
+    from fencepost.audit.compare import Verdict
+
+    if found.verdict is not Verdict.HOLDS:
+        raise typer.Exit(1 if found.verdict is Verdict.BROKEN else 5)
+
+
+def _period(text: str) -> timedelta:
+    from pydantic import TypeAdapter, ValidationError
+
+    from fencepost.spec import Seconds
+
+    try:
+        return TypeAdapter(Seconds).validate_python(text)
+    except ValidationError:
+        raise Usage(f"--every {text}", "write a time such as 60s or 500ms") from None
+
+
+def _go_on(request: AuditRequest, every: timedelta, output: OutputFormat) -> None:
+    """Until Ctrl-C, or until the guarantee is broken."""
+    from fencepost.audit.compare import Verdict
+    from fencepost.audit.running import watch
+
+    for change in watch(request, every.total_seconds()):
+        if output is OutputFormat.JSON:
+            emit_json(change.as_json())
+        else:
+            say(change.line())
+        if change.verdict is Verdict.BROKEN:
+            raise typer.Exit(1)

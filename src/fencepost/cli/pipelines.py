@@ -28,10 +28,14 @@ def pipeline_spec(path: Path | None, offline: bool = False) -> PipelineSpec:
     if "bootstrap.servers" not in spec.kafka:
         spec = spec.model_copy(update={"kafka": {**spec.kafka, "bootstrap.servers": _stack().bootstrap_servers}})
     if spec.sink.options.dsn is None:
-        dsn = "" if _libpq_knows() else _stack().dsn
-        options = spec.sink.options.model_copy(update={"dsn": dsn})
+        options = spec.sink.options.model_copy(update={"dsn": local_dsn()})
         spec = spec.model_copy(update={"sink": spec.sink.model_copy(update={"options": options})})
     return spec
+
+
+def local_dsn() -> str:
+    """Where PostgreSQL is when nothing says so: where libpq's own variables point, or the local stack's."""
+    return "" if _libpq_knows() else _stack().dsn
 
 
 def _libpq_knows() -> bool:

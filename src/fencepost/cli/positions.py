@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fencepost.cli.offsets import parse_start
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
-from fencepost.errors import Usage
 
 if TYPE_CHECKING:
-    from fencepost.cluster.positions import Start
     from fencepost.repositioning import Repositioning
 
 app = typer.Typer(help="Show where a pipeline is, or put it elsewhere.", no_args_is_help=True)
@@ -51,7 +50,7 @@ def set_(
     from fencepost.repositioning import carry_out, propose
 
     pipeline = pipeline_spec(spec)
-    proposal = propose(pipeline, _start(to))
+    proposal = propose(pipeline, parse_start(to, "--to"))
     if output is OutputFormat.TEXT:
         _say(proposal)
     if not yes and not typer.confirm("set these positions?", err=True):
@@ -70,17 +69,3 @@ def _say(proposal: Repositioning) -> None:
     last = proposal.last_batch
     ago = f"{(datetime.now(UTC) - last).total_seconds():,.0f} s ago" if last else "never"
     say(f"\n{proposal.skipped:,} offsets skipped, {proposal.repeated:,} read again; the last batch landed {ago}")
-
-
-def _start(text: str) -> Start:
-    if text in ("earliest", "latest"):
-        return text
-    try:
-        if "T" in text or "-" in text:
-            time = datetime.fromisoformat(text)
-            if time.tzinfo is None:
-                raise Usage(f"--to {text}", "a time needs a zone, as in 2026-01-31T12:00:00Z")
-            return time
-        return {int(partition): int(offset) for partition, offset in (pair.split(":") for pair in text.split(","))}
-    except ValueError:
-        raise Usage(f"--to {text}", "give earliest, latest, a time with a zone, or offsets such as 0:120,1:7") from None

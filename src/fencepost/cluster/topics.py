@@ -216,6 +216,7 @@ def topic_facts(cluster: Cluster, name: str) -> TopicFacts | None:
         min(len(info.replicas) for info in layout.partitions),
         int(entries[MIN_IN_SYNC].value),
         entries["unclean.leader.election.enable"].value == "true",
+        "compact" in entries["cleanup.policy"].value,
     )
 
 

@@ -83,10 +83,10 @@ SELECT %(pipeline)s, topic, partition, start_offset, end_offset, %(run)s, %(rows
 """
 
 
-def advance(connection: Connection, schema: str, batch: Batch[Any], landed: Landed) -> None:
+def advance(connection: Connection, schema: str, batch: Batch[Any], landed: Landed | None) -> None:
     """Compare and set, and note the span, in one statement; Fenced when not every position moved.
 
-    The caller's transaction makes that all or nothing.
+    `landed`: what was written for it, where that is known. The caller's transaction makes that all or nothing.
     """
     spans = sorted(batch.spans.items())
     values = {
@@ -96,8 +96,8 @@ def advance(connection: Connection, schema: str, batch: Batch[Any], landed: Land
         "ends": [span.end for _, span in spans],
         "pipeline": batch.tenure.pipeline,
         "run": batch.tenure.run,
-        "rows": landed.rows,
-        "dead": landed.dead,
+        "rows": landed.rows if landed else None,
+        "dead": landed.dead if landed else 0,
     }
     with translated("advance the position"):
         moved = connection.execute(statement(_ADVANCE, schema), values).rowcount

@@ -27,6 +27,7 @@ class StoredPosition:
     owner: UUID
     epoch: int
     moved_at: datetime | None
+    topic_id: str | None
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class StoredSpan:
     partition: int
     start_offset: int
     end_offset: int
-    rows: int
+    rows: int | None  # None: not known, the position moved first
     dead: int
     landed_at: datetime
 
@@ -67,7 +68,7 @@ def stored_positions(connection: Connection, schema: str, pipeline: str) -> list
     if not exists(connection, schema, "positions"):
         return []
     query = statement(
-        "SELECT topic, partition, position, owner, epoch, moved_at FROM {schema}.positions "
+        "SELECT topic, partition, position, owner, epoch, moved_at, topic_id FROM {schema}.positions "
         "WHERE pipeline = %s ORDER BY topic, partition",
         schema,
     )

@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS {schema}.spans (
     start_offset bigint NOT NULL,
     end_offset   bigint NOT NULL,
     owner        uuid NOT NULL,
-    rows         bigint NOT NULL,
+    rows         bigint,                      -- null: the position moved first, and the rows came after it
     dead         bigint NOT NULL,
     landed_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 
 from fencepost.errors import Refused
-from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.sinks.postgres import dead, ledger
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.copying import Copier
@@ -41,6 +41,7 @@ class PostgresStore:
     def __init__(self, settings: PostgresSettings) -> None:
         self._settings = settings
         self._open: Connection | None = None
+        self._written: tuple[Mapping[TopicPartition, Span], Landed | None] = ({}, None)  # by the last `write`
         self._writes = False  # is the open connection marked as a writer's?
 
     # -- the sink
@@ -48,7 +49,9 @@ class PostgresStore:
     def write(self, batch: Batch[Rows]) -> Landed:
         """Rows in a transaction of their own: for the two guarantees that take two steps."""
         with transaction(self._writer()) as connection:
-            return self._copy(connection, batch)
+            landed = self._copy(connection, batch)
+        self._written = (batch.spans, landed)
+        return landed
 
     @contextmanager
     def transaction(self, _batch: Batch[Rows]) -> Iterator[PostgresTransaction]:
@@ -65,8 +68,10 @@ class PostgresStore:
         return ledger.compare(ledger.standing(self.connection(), self._settings.schema, batch.tenure.pipeline), batch)
 
     def advance(self, batch: Batch[Any]) -> None:
+        spans, landed = self._written
+        self._written = ({}, None)
         with transaction(self._writer()) as connection:
-            ledger.advance(connection, self._settings.schema, batch, Landed(rows=0))
+            ledger.advance(connection, self._settings.schema, batch, landed if spans == batch.spans else None)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]

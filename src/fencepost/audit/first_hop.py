@@ -1,0 +1,131 @@
+"""The journal against the log: what the sender was told, and what is there; and the log against itself.
+
+Reads the relations `journal` (id, outcome, transaction), `log` and, where ids are missing from it, `raw`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fencepost.audit.engine import Engine
+from fencepost.audit.findings import Hop
+from fencepost.audit.notes import Notes
+from fencepost.guarantee import Anomaly
+from fencepost.outcome import Outcome
+
+_SEQUENCED = """
+SELECT topic, part, pos, id, key, split_part(id, ':', 1) AS producer,
+       CAST(split_part(id, ':', 2) AS BIGINT) AS number,
+       row_number() OVER (PARTITION BY id ORDER BY topic, part, pos) AS copy
+FROM {relation} WHERE {is_sequenced}
+"""
+_LATER = """
+SELECT topic, part, pos, id, number, max(number) OVER (
+    PARTITION BY producer, topic, part, key ORDER BY pos ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+) AS before FROM sequenced WHERE copy = 1
+"""
+
+
+def is_sequenced(engine: Engine) -> str:
+    """Does the id end in the sequence number of its producer?"""
+    function = "regexp_matches" if engine.name == "python" else "regexp_like"
+    return f"id IS NOT NULL AND {function}(id, '^[^:]+:[0-9]{{1,18}}$')"
+
+
+def compare_log(engine: Engine, most: int, read_raw: Callable[[], None]) -> Hop:
+    """The first hop. An event that was sent and whose outcome is unknown may be there once, or not at all."""
+    return _FirstHop(engine, most, read_raw).run()
+
+
+def check_log(engine: Engine, most: int, relation: str = "log", reordered: Anomaly = Anomaly.REORDERED_IN_LOG) -> Hop:
+    """The log by itself: ids that stand there twice, values that changed, sequences that go back within a key."""
+    hop = Hop("log", "ids, checksums and sequences in the events' headers")
+    notes = Notes(engine, hop, most)
+    (count,) = engine.rows(f"SELECT count(*) AS rows, count(id) AS ids, count(intact) AS sums FROM {relation}")
+    hop.expected = hop.landed = int(count["rows"])
+    hop.facts = {"with_id": int(count["ids"]), "with_checksum": int(count["sums"])}
+    if count["sums"]:
+        notes.add(Anomaly.CORRUPTED, relation, "intact = FALSE", "the value does not have its checksum", times="1")
+    if count["ids"]:
+        engine.keep("sequenced", _SEQUENCED.format(relation=relation, is_sequenced=is_sequenced(engine)))
+        engine.keep("later", _LATER)
+        notes.add(reordered, "later", "number < before", "an event that was sent later stands before it", times="1")
+    return hop
+
+
+def doubled_in_log(engine: Engine, hop: Hop, most: int) -> None:
+    """Ids that stand in the log more than once, where no journal says what was sent."""
+    engine.keep(
+        "copies",
+        "SELECT min(topic) AS topic, min(part) AS part, min(pos) AS pos, id, count(*) AS times FROM log "
+        "WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1",
+    )
+    Notes(engine, hop, most).add(Anomaly.DOUBLED_IN_LOG, "copies", "TRUE", events="times - 1", times="times")
+
+
+class _FirstHop:
+    def __init__(self, engine: Engine, most: int, read_raw: Callable[[], None]) -> None:
+        self._engine = engine
+        self._read_raw = read_raw
+        self._hop = Hop("journal to log", "ids")
+        self._notes = Notes(engine, self._hop, most)
+
+    def run(self) -> Hop:
+        self._engine.view(
+            "logged",
+            "SELECT id, min(topic) AS topic, min(part) AS part, min(pos) AS pos, count(*) AS times FROM log "
+            "WHERE id IS NOT NULL GROUP BY id",
+        )
+        self._engine.keep(
+            "told",
+            "SELECT coalesce(j.id, l.id) AS id, j.outcome, j.transaction, l.topic, l.part, l.pos, "
+            "coalesce(l.times, 0) AS times FROM journal j FULL OUTER JOIN logged l ON j.id = l.id",
+        )
+        self._count()
+        self._torn()
+        self._lost()
+        told = "outcome IN ('acked', 'unknown') AND times > 1"
+        self._notes.add(Anomaly.DOUBLED_IN_LOG, "told", told, events="times - 1", times="times")
+        all_of_them = {"events": "times", "times": "times", "expected": "0"}
+        self._notes.add(Anomaly.ABORTED_READ, "told", "outcome = 'aborted' AND times > 0", **all_of_them)
+        never = "times > 0 AND (outcome IS NULL OR outcome = 'refused')"
+        self._notes.add(Anomaly.PHANTOM, "told", never, "no journal says that it was sent", **all_of_them)
+        return self._hop
+
+    def _count(self) -> None:
+        outcomes = {
+            row["outcome"]: row
+            for row in self._engine.rows(
+                "SELECT outcome, count(*) AS events, sum(times) AS times FROM told GROUP BY outcome"
+            )
+        }
+        events = {word: int(outcomes[word]["events"]) if word in outcomes else 0 for word in list(Outcome)}
+        self._hop.landed = sum(int(row["times"] or 0) for row in outcomes.values())
+        self._hop.expected = events[Outcome.ACKED]
+        self._hop.facts = {word.value: events[word] for word in Outcome}
+
+    def _torn(self) -> None:
+        """A transaction of which a part is there: the whole is named once, and its missing events are not lost too."""
+        self._engine.keep(
+            "torn",
+            "SELECT transaction AS id, NULL AS topic, NULL AS part, NULL AS pos, count(*) AS events, "
+            "sum(CASE WHEN times > 0 THEN 1 ELSE 0 END) AS times FROM told WHERE transaction IS NOT NULL "
+            "GROUP BY transaction HAVING sum(CASE WHEN times > 0 THEN 1 ELSE 0 END) BETWEEN 1 AND count(*) - 1",
+        )
+        counts = {"times": "times", "expected": "events"}
+        self._notes.add(Anomaly.TORN_TRANSACTION, "torn", "TRUE", "a part of the transaction is there", **counts)
+
+    def _lost(self) -> None:
+        gone = "outcome = 'acked' AND times = 0 AND (transaction IS NULL OR transaction NOT IN (SELECT id FROM torn))"
+        if not self._engine.rows(f"SELECT 1 AS one FROM told WHERE {gone} LIMIT 1"):
+            return
+        self._read_raw()
+        self._engine.keep(
+            "gone",
+            "SELECT t.id, r.topic, r.part, r.pos, t.times FROM (SELECT * FROM told WHERE "
+            f"{gone}) t LEFT JOIN (SELECT id, min(topic) AS topic, min(part) AS part, min(pos) AS pos FROM raw "
+            "GROUP BY id) r ON t.id = r.id",
+        )
+        nowhere, aborted = "acknowledged, and not in the log", "acknowledged, and in the log only as not committed"
+        self._notes.add(Anomaly.LOST_BEFORE_LOG, "gone", "pos IS NULL", nowhere)
+        self._notes.add(Anomaly.LOST_BEFORE_LOG, "gone", "pos IS NOT NULL", aborted)

@@ -1,0 +1,181 @@
+"""The audit's engine and relations at the size of the topic: Spark, its Kafka source, and JDBC."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from psycopg import conninfo
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from fencepost.audit.engine import Row
+from fencepost.audit.hop import Ranges
+from fencepost.errors import Refused
+from fencepost.model import EVENT_CHECKSUM, EVENT_ID, TopicPartition
+from fencepost.sinks.postgres.reading import reader
+from fencepost.spark.session import open_session
+from fencepost.spark.source import READING, KafkaSource
+from fencepost.spec import SourceSpec
+
+JDBC_ROWS = "20000"  # per round trip
+
+
+class SparkEngine:
+    """SQL on Spark."""
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._kept: list[DataFrame] = []
+
+    def put(self, name: str, table: pa.Table) -> None:
+        with _translated():
+            self.spark.createDataFrame(table).createOrReplaceTempView(name)
+
+    def view(self, name: str, query: str) -> None:
+        with _translated():
+            self.spark.sql(query).createOrReplaceTempView(name)
+
+    def keep(self, name: str, query: str) -> None:
+        with _translated():
+            kept = self.spark.sql(query).persist()
+            kept.createOrReplaceTempView(name)
+        self._kept.append(kept)
+
+    def rows(self, query: str) -> list[Row]:
+        with _translated():
+            found: list[Row] = self.spark.sql(query).toArrow().to_pylist()
+            return found
+
+    def hashes(self, *columns: str) -> tuple[str, str]:
+        of = ", ".join(columns)
+        return f"shiftrightunsigned(xxhash64({of}), 24)", f"CAST(hash({of}) AS BIGINT)"
+
+    def remainder(self, number: str, divisor: int) -> str:
+        return f"pmod({number}, {divisor})"
+
+    def close(self) -> None:
+        for kept in self._kept:
+            kept.unpersist()
+
+
+@contextmanager
+def open_spark(name: str, settings: Mapping[str, str]) -> Iterator[SparkEngine]:
+    with open_session(f"audit of {name}", settings) as spark:
+        engine = SparkEngine(spark)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+@dataclass(frozen=True)
+class SparkLoader:
+    """Makes the relations out of Kafka and PostgreSQL; nothing is read before a query needs it."""
+
+    engine: SparkEngine
+    kafka: Mapping[str, str]
+    headers: bool = False  # ids and checksums: they cost time on every record
+    source: SourceSpec | None = None  # a pipeline's: for conditions on its events
+
+    def topic(self, name: str, topic: str, ranges: Ranges | None, *, committed: bool = True, id_: str = "") -> None:
+        records = self._records(topic, ranges, committed)
+        self._log(records, id_).createOrReplaceTempView(name)
+
+    def expected(self, topic: str, ranges: Ranges, condition: str) -> None:
+        """The records for which a condition holds, in the words in which a transform sees them."""
+        spec = self.source or SourceSpec.model_validate({"topic": topic})
+        source = KafkaSource(spec, self.kafka, 1, headers=self.headers)
+        with _translated():
+            events = source.events(self._records(topic, ranges, committed=True)).where(condition)
+            events.select(
+                "topic",
+                f.col("partition").alias("part"),
+                f.col("offset").alias("pos"),
+                (f.col("event_id") if self.headers else f.lit(None).cast("string")).alias("id"),
+                f.md5(f.col("value").cast("binary")).alias("payload"),
+            ).createOrReplaceTempView("expected")
+
+    def table(self, name: str, dsn: str, query: str) -> None:
+        """A query's rows."""
+        url, properties = _jdbc(dsn)
+        with _translated():
+            rows = self.engine.spark.read.jdbc(url, f"({query}) AS rows", properties=properties)
+            rows.createOrReplaceTempView(name)
+
+    def _records(self, topic: str, ranges: Ranges | None, committed: bool) -> DataFrame:
+        options = {
+            **READING,
+            **{f"kafka.{key}": value for key, value in self.kafka.items()},
+            "kafka.isolation.level": "read_committed" if committed else "read_uncommitted",
+            "failOnDataLoss": "true",
+            "includeHeaders": str(self.headers).lower(),
+        }
+        if ranges is None:
+            options |= {"subscribe": topic, "startingOffsets": "earliest", "endingOffsets": "latest"}
+        else:
+            known = {at: span for at, span in ranges.items() if at.topic == topic}
+            options["assign"] = json.dumps({topic: sorted(at.partition for at in known)})
+            options["startingOffsets"] = _offsets(topic, {at: span.start for at, span in known.items()})
+            options["endingOffsets"] = _offsets(topic, {at: span.end for at, span in known.items()})
+        with _translated():
+            return self.engine.spark.read.format("kafka").options(**options).load()
+
+    def _log(self, records: DataFrame, id_: str) -> DataFrame:
+        return records.select(
+            "topic",
+            f.col("partition").alias("part"),
+            f.col("offset").alias("pos"),
+            (f.col(id_).cast("string") if id_ else self._header(EVENT_ID)).alias("id"),
+            "key",
+            self._intact().alias("intact"),
+            f.md5("value").alias("payload"),
+        )
+
+    def _header(self, name: str) -> Any:
+        if not self.headers:
+            return f.lit(None).cast("string")
+        named = f.filter("headers", lambda header: header["key"] == name)
+        return f.get(named, f.lit(0))["value"].cast("string")
+
+    def _intact(self) -> Any:
+        computed = f.lpad(f.lower(f.hex(f.crc32(f.coalesce("value", f.lit(b""))))), 8, "0")
+        return self._header(EVENT_CHECKSUM) == computed
+
+
+def _offsets(topic: str, positions: Mapping[TopicPartition, int]) -> str:
+    return json.dumps({topic: {str(at.partition): position for at, position in positions.items()}})
+
+
+def _jdbc(dsn: str) -> tuple[str, dict[str, str]]:
+    """The same database for pgjdbc. The password goes as a property, which Spark does not show."""
+    with reader(dsn) as connection:
+        info = connection.info
+        where = {"sslmode": "prefer", **conninfo.conninfo_to_dict(dsn)}
+        host = f"[{info.host}]" if ":" in info.host else info.host
+        properties = {
+            "user": info.user,
+            "password": info.password,
+            "driver": "org.postgresql.Driver",
+            "fetchsize": JDBC_ROWS,
+            "sslmode": str(where["sslmode"]),
+            "ApplicationName": "fencepost-audit",
+        }
+        if "sslrootcert" in where:
+            properties["sslrootcert"] = str(where["sslrootcert"])
+        return f"jdbc:postgresql://{host}:{info.port}/{info.dbname}", properties
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except PySparkException as error:
+        raise Refused(f"the audit's query failed on Spark: {str(error).splitlines()[0]}") from error

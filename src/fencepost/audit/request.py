@@ -1,0 +1,82 @@
+"""What somebody wants audited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from fencepost.cluster.positions import Start
+from fencepost.errors import Usage
+from fencepost.guarantee import Guarantee
+from fencepost.spec import PipelineSpec, SourceSpec
+
+SMALL = 2_000_000  # offsets: below that many no Spark is started
+
+
+class EngineChoice(StrEnum):
+    AUTO = "auto"
+    PYTHON = "python"
+    SPARK = "spark"
+
+
+class SinkMode(StrEnum):
+    """Which events of the log must have a row."""
+
+    APPEND = "append"  # each
+    UPSERT = "upsert"  # the newest of each key
+    DEDUPE = "dedupe"  # the first of each key
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """One log, one sink, and by what they are compared."""
+
+    guarantee: Guarantee
+    kafka: Mapping[str, str] = field(repr=False)
+    topic: str
+    table: str | None = None  # in PostgreSQL
+    dsn: str | None = field(default=None, repr=False)
+    sink_topic: str | None = None
+    pipeline: str | None = None  # whose positions are the horizon
+    ledger_schema: str = "fencepost"
+    source: SourceSpec | None = None
+    mode: SinkMode = SinkMode.APPEND
+    journals: tuple[Path, ...] = ()
+    expect: str | None = None  # Spark SQL on the source: events for which it does not hold have no row
+    id_column: str | None = None
+    payload: str | None = None  # the column that holds the event's value as it was
+    since: Start | None = None
+    until: Start | None = None
+    engine: EngineChoice = EngineChoice.AUTO
+    spark: Mapping[str, str] = field(default_factory=dict)
+    most: int = 100
+
+    def __post_init__(self) -> None:
+        if self.table is None and self.sink_topic is None and not self.journals:
+            raise Usage("there is nothing to compare the topic with", "give --sink, --journal or a pipeline file")
+        if self.expect and self.engine is EngineChoice.PYTHON:
+            raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")
+
+    def chosen(self, offsets: int) -> EngineChoice:
+        """Spark where the topic is large, or where a condition needs it."""
+        if self.engine is not EngineChoice.AUTO:
+            return self.engine
+        return EngineChoice.SPARK if self.expect or offsets > SMALL else EngineChoice.PYTHON
+
+
+def of_pipeline(spec: PipelineSpec) -> AuditRequest:
+    options = spec.sink.options
+    return AuditRequest(
+        spec.guarantee,
+        spec.kafka,
+        spec.source.topic,
+        options.table,
+        options.dsn or "",
+        pipeline=spec.name,
+        ledger_schema=options.ledger_schema,
+        source=spec.source,
+        mode=SinkMode(options.mode),
+        spark=spec.spark,
+    )

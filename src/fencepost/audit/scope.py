@@ -1,0 +1,138 @@
+"""What an audit compares: which offsets of the log, up to which position, and what the ledger says about them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from fencepost.audit.request import AuditRequest
+from fencepost.audit.spans import LandedSpan, starts
+from fencepost.cluster.client import Cluster
+from fencepost.cluster.positions import Start, TopicReader
+from fencepost.cluster.topics import offsets_at, topic_facts
+from fencepost.errors import TopicRecreated
+from fencepost.model import Span, TopicPartition
+from fencepost.sinks.postgres.reading import StoredPosition, reader, stored_positions, stored_spans
+
+LOOK_EVERY = 0.5  # seconds, while a pipeline drains
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The ranges that are compared. Offsets are not events: markers and compaction leave holes in them."""
+
+    ranges: Mapping[TopicPartition, Span]
+    ends: Mapping[TopicPartition, int]  # where the committed part of each partition ends now
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)  # the horizon: what lies beyond waits
+    spans: list[LandedSpan] = field(default_factory=list)
+    compacted: bool = False  # may records be gone from the middle of the log?
+
+    @property
+    def offsets(self) -> int:
+        return sum(span.end - span.start for span in self.ranges.values())
+
+    def waiting(self, at: TopicPartition) -> int:
+        """Offsets that the pipeline has not read yet."""
+        return max(self.ends.get(at, 0) - self.positions[at], 0) if at in self.positions else 0
+
+    def partitions(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "topic": at.topic,
+                "partition": at.partition,
+                "from": span.start,
+                "to": span.end,
+                "end": self.ends.get(at),
+                "waiting": self.waiting(at),
+            }
+            for at, span in sorted(self.ranges.items())
+        ]
+
+
+def find_scope(request: AuditRequest) -> Scope:
+    """Positions are read before anything else, so that what lands meanwhile lies beyond them."""
+    cluster = Cluster(request.kafka)
+    topic = TopicReader(cluster, request.topic)
+    positions, spans = _stored(request, topic)
+    partitions = topic.require_same()
+    first, _ = topic.bounds(partitions)
+    ends = committed_ends(cluster, partitions)
+    begin, until = _limits(topic, request, first, ends)
+    carried = starts(spans)
+    ranges = {}
+    for at in partitions:
+        start = max(first[at], carried.get(at, first[at]), begin[at])
+        end = min(ends[at], until[at], positions.get(at, ends[at] if not request.pipeline else start))
+        ranges[at] = Span(start, max(start, end))
+    facts = topic_facts(cluster, request.topic)
+    return Scope(ranges, ends, positions, spans, facts is not None and facts.compacted)
+
+
+def committed_ends(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where a reader of committed records comes to the end."""
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return offsets_at(cluster, partitions, latest, IsolationLevel.READ_COMMITTED)
+
+
+def drained(request: AuditRequest, patience: float) -> bool:
+    """Wait until the pipeline has read what the topic holds now; False when it has not within that time."""
+    cluster = Cluster(request.kafka)
+    topic = TopicReader(cluster, request.topic)
+    ends = committed_ends(cluster, topic.require_same())
+    deadline = time.monotonic() + patience
+    while not _reached(request, topic, ends):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_EVERY)
+    return True
+
+
+def _reached(request: AuditRequest, topic: TopicReader, ends: Mapping[TopicPartition, int]) -> bool:
+    positions, _ = _stored(request, topic)
+    return all(positions.get(at, 0) >= end for at, end in ends.items())
+
+
+def _stored(request: AuditRequest, topic: TopicReader) -> tuple[dict[TopicPartition, int], list[LandedSpan]]:
+    if request.pipeline is None or request.dsn is None:
+        return {}, []
+    with reader(request.dsn) as connection:
+        rows = stored_positions(connection, request.ledger_schema, request.pipeline)
+        spans = [
+            LandedSpan(TopicPartition(at.topic, at.partition), Span(at.start_offset, at.end_offset), at.rows)
+            for at in stored_spans(connection, request.ledger_schema, request.pipeline)
+        ]
+    for row in rows:
+        if row.topic == topic.topic and row.topic_id and row.topic_id != topic.topic_id:
+            raise TopicRecreated(
+                f"topic {topic.topic!r} is another one than the pipeline has read",
+                "its rows cannot be compared with it",
+            )
+    return {TopicPartition(row.topic, row.partition): row.position for row in rows}, spans
+
+
+def require_same_topic(stored: Iterable[StoredPosition], topic: TopicReader) -> None:
+    """Raises TopicRecreated where the pipeline has read another topic of that name."""
+    for row in stored:
+        if row.topic == topic.topic and row.topic_id and row.topic_id != topic.topic_id:
+            raise TopicRecreated(
+                f"topic {topic.topic!r} is another one than the pipeline has read",
+                "its rows cannot be compared with it",
+            )
+
+
+def _limits(
+    topic: TopicReader, request: AuditRequest, first: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
+    def offsets(given: Start | None, otherwise: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        if given is None:
+            return otherwise
+        if isinstance(given, Mapping):  # a partition that is not named keeps its own end
+            return {at: given.get(at.partition, otherwise[at]) for at in otherwise}
+        return topic.positions({}, given)
+
+    return offsets(request.since, first), offsets(request.until, ends)

@@ -1,0 +1,47 @@
+"""`fencepost receipt`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
+from fencepost.cli.pipelines import SpecOption, pipeline_spec
+from fencepost.errors import Usage
+
+
+def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
+    topic: Annotated[str | None, typer.Option("--topic", help="The pipeline's topic, to be sure.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Where the event is.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, help="Where the event is.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="Its id instead; the topic is read to find it.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Look its row up too.")] = False,
+    wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for it so long.")] = 0,
+    spec: SpecOption = None,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Say what became of one event: processed or waiting, from the sink's position, without a scan.
+
+    With --check: landed, dead, filtered or gone. Ends with 0; with 1 when it is dead or gone, with 5 while it waits.
+    """
+    from fencepost.audit.receipts import Fate, find_event
+    from fencepost.audit.receipts import receipt as ask
+
+    pipeline = pipeline_spec(spec)
+    if topic is not None and topic != pipeline.source.topic:
+        raise Usage(f"--topic {topic}", f"pipeline {pipeline.name!r} reads {pipeline.source.topic}")
+    if id_ is not None:
+        partition, offset = find_event(pipeline, id_)
+    if partition is None or offset is None:
+        raise Usage("which event?", "give --partition and --offset, or --id")
+    found = ask(pipeline, partition, offset, check=check, wait=wait)
+    if output is OutputFormat.JSON:
+        emit_json(found.as_json())
+    else:
+        behind = f": {found.behind:,} offsets to go" if found.fate is Fate.WAITING else ""
+        say(f"{found.partition} {found.offset}: {found.fate}{behind}")
+    if found.fate in (Fate.DEAD, Fate.GONE):
+        raise typer.Exit(1)
+    if found.fate is Fate.WAITING:
+        raise typer.Exit(5)

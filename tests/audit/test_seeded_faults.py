@@ -1,0 +1,331 @@
+"""The auditor audited: every fault that is put in is named with its code and its event, on both engines.
+
+Each shop's topic has aborted transactions and markers in it, and its clean twin finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.shop import Shop
+from fencepost.audit.auditing import Loader, audit, audit_with
+from fencepost.audit.compare import Verdict
+from fencepost.audit.duck import open_duck
+from fencepost.audit.findings import Audit
+from fencepost.audit.loading import PythonLoader
+from fencepost.audit.on_spark import SparkEngine, SparkLoader
+from fencepost.audit.readers import read_committed
+from fencepost.audit.request import EngineChoice, SinkMode
+from fencepost.audit.scope import find_scope
+from fencepost.cluster.client import wait_until
+from fencepost.guarantee import Guarantee
+from fencepost.local import Stack
+from fencepost.spark.session import open_session
+
+EVENTS = range(40)
+
+
+@pytest.fixture(scope="module")
+def spark_engine() -> Iterator[SparkEngine]:
+    with open_session("audits", {"spark.master": "local[2]"}) as spark:
+        yield SparkEngine(spark)
+
+
+@pytest.fixture(params=["python", pytest.param("spark", marks=pytest.mark.proof)])
+def audited(request: pytest.FixtureRequest, stack: Stack) -> Iterator[Callable[..., Audit]]:
+    """Audit a shop on one of the engines."""
+    if request.param == "python":
+        with open_duck() as duck:
+            yield lambda shop, **parts: _audited(shop, PythonLoader(duck, shop.kafka), parts)
+    else:
+        engine = request.getfixturevalue("spark_engine")
+        yield lambda shop, **parts: _audited(shop, SparkLoader(engine, shop.kafka, headers=True), parts)
+        engine.close()
+
+
+def _audited(shop: Shop, loader: Loader, parts: dict[str, Any]) -> Audit:
+    request = shop.request(**parts)
+    return audit_with(request, find_scope(request), loader)
+
+
+@pytest.fixture
+def shop(stack: Stack) -> Shop:
+    """Forty events in two partitions; between them a transaction that was aborted."""
+    shop = Shop(stack)
+    shop.send(EVENTS[:20])
+    shop.send([1_000, 1_001], commit=False)
+    shop.send(EVENTS[20:])
+    shop.carry()
+    return shop
+
+
+def named(found: Audit) -> list[tuple[str, int | None, int | None, int]]:
+    return [(one.code.value, one.partition, one.offset, one.times) for one in found.findings]
+
+
+def test_the_clean_twin_is_clean(shop: Shop, audited: Callable[..., Audit]) -> None:
+    found = audited(shop, payload="body")
+    assert (found.verdict, named(found)) == (Verdict.HOLDS, [])
+    last = found.hops[-1]
+    assert (last.expected, last.landed, last.facts["waiting"], last.facts["filtered"]) == (40, 40, 0, 0)
+
+
+def test_a_dropped_row_is_named(shop: Shop, audited: Callable[..., Audit]) -> None:
+    at = shop.offset_of(13)
+    shop.sql(f"DELETE FROM {shop.name} WHERE event = 'p:13'")
+    found = audited(shop)
+    assert named(found) == [("L2", *at, 0)]
+    assert found.verdict is Verdict.BROKEN
+
+
+def test_a_dropped_range_is_named_row_by_row(shop: Shop, audited: Callable[..., Audit]) -> None:
+    shop.sql(f"DELETE FROM {shop.name} WHERE _partition = 0 AND _offset BETWEEN 5 AND 9")
+    assert named(audited(shop)) == [("L2", 0, offset, 0) for offset in range(5, 10)]
+
+
+def test_a_doubled_row_is_named_and_two_more_copies_do_not_hide_each_other(
+    shop: Shop, audited: Callable[..., Audit]
+) -> None:
+    once, twice = shop.offset_of(4), shop.offset_of(7)
+    shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name} WHERE event IN ('p:4', 'p:7')")
+    shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name} WHERE event = 'p:7' LIMIT 1")
+    found = audited(shop)
+    assert named(found) == [("D2", *once, 2), ("D2", *twice, 3)]
+    assert found.as_json(9)["duplicated"] == 3
+    assert audited(shop, guarantee=Guarantee.AT_LEAST_ONCE).verdict is Verdict.HOLDS
+
+
+def test_a_hole_and_a_copy_of_its_neighbour_are_both_named_though_the_count_is_right(
+    shop: Shop, audited: Callable[..., Audit]
+) -> None:
+    hole, copy = shop.offset_of(10), shop.offset_of(12)
+    shop.sql(f"DELETE FROM {shop.name} WHERE event = 'p:10'")
+    shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name} WHERE event = 'p:12'")
+    assert sorted(named(audited(shop))) == [("D2", *copy, 2), ("L2", *hole, 0)]
+
+
+def test_two_payloads_that_were_swapped_are_both_corrupted(shop: Shop, audited: Callable[..., Audit]) -> None:
+    one, other = shop.offset_of(6), shop.offset_of(8)
+    shop.sql(
+        f"UPDATE {shop.name} SET body = CASE event WHEN 'p:6' THEN 'order 8' ELSE 'order 6' END "
+        "WHERE event IN ('p:6', 'p:8')"
+    )
+    assert named(audited(shop, payload="body")) == sorted([("X", *one, 1), ("X", *other, 1)])
+
+
+def test_a_value_whose_bit_was_flipped_in_the_log_does_not_have_its_checksum(
+    shop: Shop, audited: Callable[..., Audit], tmp_path: Path
+) -> None:
+    shop.send([40], value=b"order 41")
+    shop.carry()
+    journal = shop.journal(tmp_path, '{"sent": [0, 40]}', '{"acked": [0, 40]}')
+    (found,) = audited(shop, journals=(journal,)).findings
+    assert (found.code.value, found.id) == ("X", "p:40")
+
+
+def test_a_phantom_and_a_leaked_aborted_record_are_told_apart(shop: Shop, audited: Callable[..., Audit]) -> None:
+    aborted = 11  # ten events, a marker, and then the aborted one
+    for offset in (aborted, 3_000):
+        shop.sql(f"INSERT INTO {shop.name} SELECT 'x', 'x', %s, 0, %s, 0", shop.name, offset)
+    shop.sql(f"INSERT INTO {shop.name} SELECT 'x', 'x', 'elsewhere', 0, 1, 0")
+    found = audited(shop)
+    assert [(one.code.value, one.topic, one.offset) for one in found.findings] == [
+        ("G1a", shop.name, aborted),
+        ("P", "elsewhere", 1),
+    ] or named(found) == [("P", 0, 1, 1), ("G1a", 0, aborted, 1)]
+    assert found.hops[-1].facts["ahead"] == 1  # beyond the position: a live pipeline's, perhaps
+
+
+def test_a_position_ahead_of_the_data_is_a_gap_and_one_behind_it_an_overlap(
+    shop: Shop, audited: Callable[..., Audit]
+) -> None:
+    shop.send(range(40, 60), partition=0)
+    move = f"UPDATE {shop.name}_own.positions SET position = position + %s WHERE partition = 0"
+    shop.sql(move, 10)
+    found = audited(shop)
+    assert {finding.code.value for finding in found.findings} == {"K-gap", "L2"}
+    assert found.as_json(0)["lost"] == 10
+    shop.sql(move, -14)
+    found = audited(shop)
+    assert [(one.code.value, one.times) for one in found.findings] == [("K-overlap", 4)]
+    assert found.verdict is Verdict.BROKEN
+
+
+def test_what_waits_is_not_lost(shop: Shop, audited: Callable[..., Audit]) -> None:
+    shop.send(range(40, 50), partition=1)
+    found = audited(shop)
+    assert found.verdict is Verdict.HOLDS
+    assert found.hops[-1].facts["waiting"] == 11  # ten events and a marker
+
+
+def test_filtered_events_are_not_lost_and_one_of_the_others_is(stack: Stack, audited: Callable[..., Audit]) -> None:
+    shop = Shop(stack)
+    shop.send(EVENTS)
+    shop.carry(keep=lambda sequence: sequence % 4 != 0)
+    found = audited(shop)
+    assert (found.verdict, found.hops[-1].facts["filtered"]) == (Verdict.HOLDS, 10)
+    shop.sql(f"DELETE FROM {shop.name} WHERE event = 'p:21'")
+    found = audited(shop)
+    assert found.as_json(0)["lost"] == 1
+    assert found.verdict is Verdict.BROKEN
+
+
+def test_at_least_once_says_in_its_spans_what_it_wrote(stack: Stack, audited: Callable[..., Audit]) -> None:
+    shop = Shop(stack)
+    shop.send(EVENTS)
+    shop.carry(Guarantee.AT_LEAST_ONCE)
+    shop.sql(f"DELETE FROM {shop.name} WHERE event = 'p:3'")
+    found = audited(shop, guarantee=Guarantee.AT_LEAST_ONCE)
+    assert (found.as_json(0)["lost"], found.verdict) == (1, Verdict.BROKEN)
+
+
+def test_without_a_pipeline_every_record_must_have_its_row(shop: Shop, audited: Callable[..., Audit]) -> None:
+    parts: dict[str, Any] = {"pipeline": None}
+    assert audited(shop, **parts).verdict is Verdict.HOLDS
+    at = shop.offset_of(2)
+    shop.sql(f"DELETE FROM {shop.name} WHERE event = 'p:2'")
+    assert named(audited(shop, **parts)) == [("L2", *at, 0)]
+
+
+def test_by_the_ids_of_a_column(shop: Shop, audited: Callable[..., Audit]) -> None:
+    parts: dict[str, Any] = {"id_column": "event"}
+    assert audited(shop, **parts).verdict is Verdict.HOLDS
+    shop.sql(f"UPDATE {shop.name} SET event = 'p:1000' WHERE event = 'p:2'")  # an aborted one
+    shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name} WHERE event = 'p:5'")
+    shop.sql(f"INSERT INTO {shop.name} VALUES ('x', 'stranger')")
+    found = audited(shop, **parts)
+    assert {(one.code.value, one.id) for one in found.findings} == {
+        ("L2", "p:2"),
+        ("G1a", "p:1000"),
+        ("D2", "p:5"),
+        ("P", "stranger"),
+    }
+
+
+def test_a_topic_as_the_sink_is_compared_by_ids(shop: Shop, stack: Stack, audited: Callable[..., Audit]) -> None:
+    copy = Shop(stack)
+    parts: dict[str, Any] = {"pipeline": None, "table": None, "sink_topic": copy.name}
+    copy.send(EVENTS)
+    assert audited(shop, **parts).verdict is Verdict.HOLDS
+    copy.send([3, 99])
+    assert {(one.code.value, one.id) for one in audited(shop, **parts).findings} == {("D2", "p:3"), ("P", "p:99")}
+
+
+def test_upsert_keeps_the_newest_of_each_key_and_dedupe_the_first(stack: Stack, audited: Callable[..., Audit]) -> None:
+    shop = Shop(stack)
+    shop.send(EVENTS, partition=0)  # five keys, the newest of them are 35 to 39
+    shop.carry()
+    parts: dict[str, Any] = {"pipeline": None}
+    shop.sql(f"CREATE TABLE {shop.name}_all AS SELECT * FROM {shop.name}")
+    for mode, kept, superseded in ((SinkMode.UPSERT, range(35, 40), 34), (SinkMode.DEDUPE, range(5), 5)):
+        ids = ", ".join(f"'p:{sequence}'" for sequence in kept)
+        shop.sql(f"TRUNCATE {shop.name}")
+        shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name}_all WHERE event IN ({ids})")
+        assert audited(shop, mode=mode, **parts).verdict is Verdict.HOLDS
+        shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name}_all WHERE event = 'p:{superseded}'")
+        (found,) = audited(shop, mode=mode, **parts).findings
+        assert (found.code.value, found.offset) == ("D2", superseded)
+
+
+def test_the_hop_before_the_log_by_its_journal(shop: Shop, audited: Callable[..., Audit], tmp_path: Path) -> None:
+    shop.send([40, 41], partition=0)
+    shop.send([41], partition=0)  # sent again
+    shop.carry()
+    journal = shop.journal(
+        tmp_path,
+        '{"sent": [0, 39]}',
+        '{"acked": [0, 39]}',
+        '{"begin": 1}',
+        '{"sent": [1000, 1001]}',
+        '{"abort": 1}',
+        '{"sent": [40, 42]}',
+        '{"acked": [40, 42]}',
+        '{"begin": 2}',
+        '{"sent": [38, 39]}',
+        '{"sent": [2000, 2000]}',
+        '{"commit": 2}',
+    )
+    found = audited(shop, journals=(journal,))
+    assert {(one.code.value, one.id) for one in found.hops[0].findings} == {
+        ("D1", "p:41"),
+        ("L1", "p:42"),
+        ("G1b", "p/2"),
+    }
+    assert found.hops[-1].findings == []  # the last hop is not to blame
+
+
+def test_a_key_whose_events_stand_in_another_order_than_they_were_sent(
+    stack: Stack, audited: Callable[..., Audit], tmp_path: Path
+) -> None:
+    shop = Shop(stack)
+    shop.send([0, 10, 5, 15], partition=0)  # one key: they differ by fives
+    shop.carry()
+    journal = shop.journal(tmp_path, '{"sent": [0, 0]}', '{"sent": [5, 5]}', '{"sent": [10, 10]}', '{"sent": [15, 15]}')
+    (found,) = audited(shop, journals=(journal,)).findings
+    assert (found.code.value, found.id) == ("O1", "p:5")
+
+
+def test_a_part_of_the_log_can_be_audited(shop: Shop, audited: Callable[..., Audit]) -> None:
+    shop.sql(f"DELETE FROM {shop.name} WHERE event IN ('p:1', 'p:39')")
+    found = audited(shop, since={1: 2})
+    assert [one.offset for one in found.findings] != []
+    assert found.as_json(0)["lost"] == 1
+    assert audited(shop, since={1: 2}, until={0: 5, 1: 5}).verdict is Verdict.HOLDS
+
+
+@pytest.mark.proof
+def test_records_that_compaction_removed_are_not_expected(stack: Stack, audited: Callable[..., Audit]) -> None:
+    quick = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+    shop = Shop(stack, partitions=1, configs=quick)
+    shop.send(EVENTS[:20])
+    shop.carry()
+    shop.send(EVENTS[20:])  # the same five keys
+    shop.send([40])  # rolls the segment
+    shop.carry()
+    assert wait_until(lambda: len(list(read_committed(shop.kafka, shop.name))) < 41, 90), "the cleaner did not run"
+    found = audited(shop)
+    assert (named(found), found.verdict) == ([], Verdict.HOLDS)
+    assert found.hops[-1].facts["compacted"] > 0
+    shop.sql(f"INSERT INTO {shop.name} SELECT 'x', 'x', %s, 0, 20, 0", shop.name)  # where a marker is
+    assert [one.code.value for one in audited(shop).findings] == ["P"]
+
+
+def test_both_engines_find_the_same_when_everything_is_wrong_at_once(
+    shop: Shop, spark_engine: SparkEngine, tmp_path: Path
+) -> None:
+    shop.send([40], value=b"flipped")
+    shop.send([5])  # a second time
+    shop.carry()
+    shop.sql(f"DELETE FROM {shop.name} WHERE event IN ('p:13', 'p:30')")
+    shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name} WHERE event IN ('p:7', 'p:22')")
+    shop.sql(f"INSERT INTO {shop.name} SELECT 'x', 'x', %s, 0, 11, 0", shop.name)  # aborted
+    shop.sql(f"UPDATE {shop.name} SET body = 'other' WHERE event = 'p:9'")
+    shop.sql(f"UPDATE {shop.name}_own.positions SET position = position - 1 WHERE partition = 1")
+    journal = shop.journal(tmp_path, '{"sent": [0, 41]}', '{"acked": [0, 41]}')
+    parts: dict[str, Any] = {"journals": (journal,), "payload": "body"}
+    on_spark = _audited(shop, SparkLoader(spark_engine, shop.kafka, headers=True), parts)
+    with open_duck() as duck:
+        in_python = _audited(shop, PythonLoader(duck, shop.kafka), parts)
+    spark_engine.close()
+    assert {one.code.value for one in in_python.findings} == {"L1", "D1", "X", "L2", "D2", "G1a", "K-overlap"}
+    assert on_spark.findings == in_python.findings
+    assert {**on_spark.as_json(0), "engine": ""} == {**in_python.as_json(0), "engine": ""}
+
+
+def test_a_checker_that_cannot_read_gives_no_verdict(shop: Shop) -> None:
+    found = audit(shop.request(ledger_schema="nowhere", pipeline="nobody", engine=EngineChoice.PYTHON))
+    assert found.verdict is not Verdict.BROKEN
+    dead_end = audit(shop.request(dsn="host=127.0.0.1 port=1 connect_timeout=2"))
+    assert (dead_end.verdict, dead_end.hops) == (Verdict.INCONCLUSIVE, [])
+
+
+def test_a_pipeline_that_does_not_drain_in_time_leaves_the_verdict_open(shop: Shop) -> None:
+    shop.send([40])
+    found = audit(shop.request(engine=EngineChoice.PYTHON), patience=0)
+    assert (found.verdict, "drain" in found.undecided) == (Verdict.INCONCLUSIVE, True)
+    shop.carry()
+    assert audit(shop.request(engine=EngineChoice.PYTHON), patience=10).verdict is Verdict.HOLDS
