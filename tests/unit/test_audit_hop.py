@@ -186,6 +186,15 @@ def test_a_row_whose_record_was_compacted_away_is_no_stranger_unless_there_are_m
     assert [(one.code.value, one.times, one.expected) for one in hop.findings] == [("P", 3, 2)]
 
 
+def test_an_output_more_than_the_commit_wrote_is_a_stranger(side: Side) -> None:
+    spans = [LandedSpan(A, Span(0, 2), 3)]
+    side.question = replace(side.question, spans=spans, ranges={A: Span(0, 2)})
+    assert side.compare(places(0, 1), [(A, 0, 0), (A, 0, 1), (A, 1, 0)]).findings == []
+    hop = side.compare(places(0, 1), [(A, 0, 0), (A, 0, 1), (A, 1, 0), (A, 1, 1)])
+    assert [(one.code.value, one.times, one.expected) for one in hop.findings] == [("P", 4, 3)]
+    assert hop.totals[Anomaly.PHANTOM] == 1
+
+
 def test_findings_are_cut_and_totals_are_not(side: Side) -> None:
     side.question = replace(side.question, most=3)
     hop = side.compare(places(*range(10)), [])

@@ -20,7 +20,7 @@ from fencepost.audit.spans import breaks
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
 from fencepost.sinks.postgres import dead
-from fencepost.sinks.postgres.reading import exists, has_columns, reader
+from fencepost.sinks.postgres.reading import exists, has_columns, pages, reader
 from fencepost.sinks.postgres.session import table_name, translated
 
 PROVENANCE = ("_topic", "_partition", "_offset", "_n")
@@ -35,7 +35,7 @@ class Loader(Protocol):
 
     def topic(self, name: str, topic: str, ranges: Ranges | None, *, committed: bool = True, id_: str = "") -> None: ...
 
-    def table(self, name: str, dsn: str, query: str) -> None: ...
+    def table(self, name: str, dsn: str, query: str, pages: int = 0, /) -> None: ...
 
     def expected(self, topic: str, ranges: Ranges, condition: str) -> None: ...
 
@@ -178,10 +178,10 @@ class _Auditor:
             for column in filter(None, (request.id_column, request.payload)):
                 if not has_columns(connection, table, column):
                     raise Usage(f"table {table!r} has no column {column!r}")
-            query = _rows(request, provenance).as_string(connection)
+            query, size = _rows(request, provenance).as_string(connection), pages(connection, table)
             aside = exists(connection, *dead.table_for(table).split("."))
             dead_query = _dead(dead.table_for(table)).as_string(connection)
-        self._loader.table("landed", dsn, query)
+        self._loader.table("landed", dsn, query, size)
         self._engine.view("sink", zoned("landed"))
         if aside:
             self._loader.table("dead", dsn, dead_query)

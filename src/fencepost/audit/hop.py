@@ -75,6 +75,8 @@ class _Comparison:
         self._notes = Notes(engine, self._hop, question.most)
         self._columns = question.keying.columns
         self._keys = ", ".join(question.keying.columns)
+        self._hurt: dict[int, SpanCount] = {}  # the spans that meet a bucket that differs
+        self._blamed: dict[int, int] = {}  # rows of such a span that are findings already
 
     def run(self) -> Hop:
         expected, _ = self._sums("expected", "0", "'in'")
@@ -120,6 +122,7 @@ class _Comparison:
         self._notes.add(Anomaly.CORRUPTED, "mismatch", "changed", "another payload than in the log", **counts)
         self._count_spans(differing)
         self._extra()
+        self._more_than_written()
         self._missing()
 
     def _make_mismatches(self, differing: list[Bucket]) -> None:
@@ -130,12 +133,12 @@ class _Comparison:
         self._engine.view(
             "expected_here",
             f"SELECT {self._keys}, {one.format('l')}, {payload} AS l_payload, count(*) AS logged "
-            f"FROM expected WHERE {self._in_suspects()} GROUP BY {self._keys}",
+            f"FROM expected {self._in_suspects(differing)} GROUP BY {self._keys}",
         )
         self._engine.view(
             "found_here",
             f"SELECT {self._keys}, n, {one.format('s')}, {payload} AS s_payload, count(*) AS times "
-            f"FROM sink WHERE zone = 'in' AND {self._in_suspects()} GROUP BY {self._keys}, n",
+            f"FROM sink {self._in_suspects(differing)} AND zone = 'in' GROUP BY {self._keys}, n",
         )
         differs = "l.l_payload <> s.s_payload" if self._asked.payload else "FALSE"
         self._engine.keep(
@@ -147,12 +150,13 @@ class _Comparison:
             f"WHERE logged IS NULL OR times IS NULL OR times <> logged OR {differs}",
         )
 
-    def _in_suspects(self) -> str:
+    def _in_suspects(self, differing: list[Bucket]) -> str:
+        """Only the rows of these buckets; said of their offsets too, which a reader may use to skip files or pages."""
         topic, part, number = self._asked.keying.bucket
-        return (
-            f"EXISTS (SELECT 1 FROM suspects b WHERE b.b_topic = {topic} AND b.b_part = {part} "
-            f"AND b.b_bucket = {number})"
-        )
+        numbers = [at.bucket for at in differing]
+        first, end = min(numbers) << BUCKET_BITS, (max(numbers) + 1) << BUCKET_BITS
+        between = "TRUE" if self._keys == "id" else f"pos >= {first} AND pos < {end}"
+        return f"JOIN suspects b ON b.b_topic = {topic} AND b.b_part = {part} AND b.b_bucket = {number} WHERE {between}"
 
     def _same(self, left: str, right: str) -> str:
         return " AND ".join(f"{left}.{column} = {right}.{column}" for column in self._columns)
@@ -186,6 +190,9 @@ class _Comparison:
             self._compacted(counts)
         else:
             self._notes.add(Anomaly.PHANTOM, "extra", "state = 'nowhere'", **counts)
+            self._blamed = self._by_span(
+                f"SELECT h.span, count(*) AS times FROM extra m JOIN hurt h ON {_inside('m')} GROUP BY h.span"
+            )
         (ahead,) = self._engine.rows("SELECT coalesce(sum(times), 0) AS times FROM extra WHERE state = 'ahead'")
         if ahead["times"]:
             self._hop.facts["ahead"] = self._hop.facts.get("ahead", 0) + int(ahead["times"])
@@ -205,6 +212,13 @@ class _Comparison:
             if 0 < more < gone[i]:
                 self._hop.add([_long(self._hurt[i])], more)
         self._hop.facts["compacted"] = sum(gone.values()) - sum(surplus.values())
+
+    def _more_than_written(self) -> None:
+        """Rows that look like further outputs of an event, in spans whose commit did not write so many."""
+        for i, count in self._hurt.items():
+            more = count.surplus - self._blamed.get(i, 0)
+            if count.whole and more > 0 and not self._asked.compacted:
+                self._hop.add([_long(count)], more)
 
     def _missing(self) -> None:
         """Records without a row: dead, filtered or lost."""
@@ -315,5 +329,5 @@ def _long(count: SpanCount) -> Finding:
         offset=landed.span.start,
         times=count.rows,
         expected=landed.rows or 0,
-        note=f"more rows than the commit of {landed.span} wrote; its records are gone from the log",
+        note=f"more rows than the commit of {landed.span} wrote",
     )

@@ -56,7 +56,7 @@ class PythonLoader:
             batches.append(pa.RecordBatch.from_arrays(arrays, schema=LOG))
         self.engine.put(name, pa.Table.from_batches(batches, schema=LOG))
 
-    def table(self, name: str, dsn: str, query: str) -> None:
+    def table(self, name: str, dsn: str, query: str, _pages: int = 0) -> None:
         """A query's rows as a relation."""
         try:
             with adbc.connect(dsn) as connection, connection.cursor() as cursor:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +25,7 @@ from fencepost.spark.session import open_session
 from fencepost.spark.source import READING, KafkaSource
 from fencepost.spec import SourceSpec
 
+PAGES = 8192  # of a table to one reader: 64 MiB
 JDBC_ROWS = "20000"  # per round trip
 
 
@@ -103,12 +106,20 @@ class SparkLoader:
                 f.md5(f.col("value").cast("binary")).alias("payload"),
             ).createOrReplaceTempView("expected")
 
-    def table(self, name: str, dsn: str, query: str) -> None:
-        """A query's rows."""
+    def table(self, name: str, dsn: str, query: str, pages: int = 0) -> None:
+        """A query's rows; where its table has so many pages, by several readers of a share of them each."""
         url, properties = _jdbc(dsn)
+        bounds = [*range(0, pages, PAGES), None] if pages > PAGES else [0, None]
+        shares = [
+            f"{query} WHERE ctid >= '({first},0)'::tid" + ("" if end is None else f" AND ctid < '({end},0)'::tid")
+            for first, end in pairwise(bounds)
+        ]
         with _translated():
-            rows = self.engine.spark.read.jdbc(url, f"({query}) AS rows", properties=properties)
-            rows.createOrReplaceTempView(name)
+            parts = [
+                self.engine.spark.read.jdbc(url, f"({share}) AS rows", properties=properties)
+                for share in (shares if len(shares) > 1 else [query])
+            ]
+            reduce(DataFrame.unionByName, parts).createOrReplaceTempView(name)
 
     def _records(self, topic: str, ranges: Ranges | None, committed: bool) -> DataFrame:
         options = {

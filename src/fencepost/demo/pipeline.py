@@ -11,8 +11,11 @@ from pathlib import Path
 
 import psycopg
 
+from fencepost.audit.auditing import audit
 from fencepost.audit.compare import Comparison, compare_sink
+from fencepost.audit.findings import Audit
 from fencepost.audit.readers import read_committed
+from fencepost.audit.request import of_pipeline
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.topics import TopicRequest, create_topic
 from fencepost.demo.processes import Program, program
@@ -23,6 +26,7 @@ from fencepost.machine.progress import Advance
 from fencepost.outcome import Outcome
 from fencepost.producing.sending import send
 from fencepost.producing.sources import orders
+from fencepost.spec import load
 
 TOPIC = "orders"
 PARTITIONS = 4
@@ -44,6 +48,7 @@ class Killed:
 
     kills: int
     result: Comparison
+    audit: Audit
 
 
 def produce(stack: Stack, events: int, tell: Teller) -> None:
@@ -78,7 +83,8 @@ def kill_and_resume(stack: Stack, events: int, folder: Path, tell: Teller, show:
             running.wait_for(partial(done.reached, events))
             running.finish()
         tell.step("started once more, and drained")
-    return Killed(len(KILLED_AT), compare_sink(ids_in_topic(stack), ids_in_table(stack, "orders")))
+    result = compare_sink(ids_in_topic(stack), ids_in_table(stack, "orders"))
+    return Killed(len(KILLED_AT), result, audit(of_pipeline(load(spec))))
 
 
 def _lose_a_broker(stack: Stack, running: Program, done: Progress, tell: Teller) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.audit.compare import Comparison, Verdict
+from fencepost.audit.findings import Audit
 from fencepost.demo.brokers import lose_a_broker
 from fencepost.demo.control import kill_the_usual_recipe
 from fencepost.demo.pipeline import Killed, kill_and_resume, produce
@@ -29,8 +30,8 @@ class StoryVerdict:
 
     @property
     def holds(self) -> bool:
-        parts = (self.brokers, self.pipeline.result)
-        return all(part.verdict(Guarantee.EXACTLY_ONCE) is Verdict.HOLDS for part in parts)
+        verdicts = [part.verdict(Guarantee.EXACTLY_ONCE) for part in (self.brokers, self.pipeline.result)]
+        return {*verdicts, self.pipeline.audit.verdict} == {Verdict.HOLDS}
 
     def as_json(self) -> dict[str, object]:
         result = self.pipeline.result
@@ -62,6 +63,7 @@ def tell_story(say: Callable[[str], None], events: int = EVENTS) -> StoryVerdict
             pipeline = kill_and_resume(stack, events, folder, tell, show)
         result = pipeline.result
         tell.step(f"every id compared: {result.landed:,} rows, lost {result.lost}, doubled {result.duplicated}")
+        tell.step(f"fencepost audit: {_audited(pipeline.audit)}")
         control = kill_the_usual_recipe(stack, events, folder, tell)
         verdict = StoryVerdict(brokers, pipeline, control)
     tell.chapter(
@@ -69,3 +71,9 @@ def tell_story(say: Callable[[str], None], events: int = EVENTS) -> StoryVerdict
         f"after {pipeline.kills} kills. The usual recipe: doubled {control.duplicated:,} after one."
     )
     return verdict
+
+
+def _audited(audit: Audit) -> str:
+    hop = audit.hops[-1]
+    found = ", ".join(f"{code} {count:,}" for code, count in audit.totals.items()) or "nothing amiss"
+    return f"{audit.verdict}: {hop.facts['read']:,} records read, {hop.landed:,} rows landed, {found}"

@@ -64,6 +64,17 @@ def has_columns(connection: Connection, table: str, *names: str) -> bool:
     return set(names) <= {column.name for column in read_columns(connection, table)}
 
 
+def pages(connection: Connection, table: str) -> int:
+    """How many pages a plain table has; 0 for anything that cannot be read by pages."""
+    query = (
+        "SELECT pg_relation_size(oid) / current_setting('block_size')::bigint FROM pg_class "
+        "WHERE oid = to_regclass(%s) AND relkind = 'r'"
+    )
+    with translated(f"look at table {table!r}"):
+        found = connection.execute(query, (table_name(table).as_string(connection),)).fetchone()
+    return int(found[0]) if found else 0
+
+
 def stored_positions(connection: Connection, schema: str, pipeline: str) -> list[StoredPosition]:
     if not exists(connection, schema, "positions"):
         return []

@@ -1,0 +1,177 @@
+"""`fencepost audit` and `fencepost receipt` as a person runs them, on a pipeline's file and on bare topics."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from audit.shop import Shop
+from fencepost.audit.request import EngineChoice
+from fencepost.audit.running import Rounds
+from fencepost.local import Stack
+
+EVENTS = range(40)
+
+
+@pytest.fixture
+def shop(stack: Stack) -> Shop:
+    shop = Shop(stack)
+    shop.send(EVENTS)
+    shop.carry()
+    return shop
+
+
+@pytest.fixture
+def spec(shop: Shop, tmp_path: Path) -> Path:
+    path = tmp_path / "fencepost.yml"
+    options = {"table": shop.name, "dsn": shop.stack.dsn, "ledger_schema": f"{shop.name}_own"}
+    declared = {
+        "name": shop.name,
+        "guarantee": "exactly-once",
+        "kafka": shop.kafka,
+        "source": {"topic": shop.name, "value": "string"},
+        "sink": {"format": "postgres", "options": options},
+        "spark": {"spark.master": "local[2]"},
+    }
+    path.write_text(yaml.safe_dump(declared))
+    return path
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "fencepost", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+
+
+def as_json(*words: str) -> tuple[int, dict[str, Any]]:
+    done = run(*words, "--format", "json")
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, found
+
+
+def test_a_pipeline_that_holds(spec: Path) -> None:
+    code, found = as_json("audit", "--spec", str(spec))
+    assert (code, found["verdict"], found["expected"], found["landed"]) == (0, "holds", 40, 40)
+    assert (found["lost"], found["duplicated"], found["phantom"], found["findings"]) == (0, 0, 0, [])
+    assert [hop["hop"] for hop in found["hops"]] == ["log", "log to sink"]
+    assert found["engine"] == "python"
+
+
+def test_a_pipeline_that_is_broken_ends_with_1_and_its_page_shows_the_hole(
+    shop: Shop, spec: Path, tmp_path: Path
+) -> None:
+    partition, offset = shop.offset_of(13)
+    shop.sql(f"DELETE FROM {shop.name} WHERE event = 'p:13'")
+    code, found = as_json("audit", "--spec", str(spec), "--report", str(tmp_path / "page"))
+    assert (code, found["verdict"], found["lost"]) == (1, "broken", 1)
+    assert found["findings"] == [
+        {
+            "code": "L2",
+            "id": "p:13",
+            "topic": shop.name,
+            "partition": partition,
+            "offset": offset,
+            "times": 0,
+            "expected": 1,
+        }
+    ]
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "p:13" in page
+    assert "broken" in page
+
+
+def test_findings_are_cut_and_the_totals_are_not(shop: Shop, spec: Path) -> None:
+    shop.sql(f"TRUNCATE {shop.name}")
+    _, found = as_json("audit", "--spec", str(spec), "--most", "3")
+    assert (len(found["findings"]), found["lost"]) == (3, 40)
+    text = run("audit", "--spec", str(spec), "--most", "3")
+    assert "... 37 more" in text.stdout
+    assert "exactly-once: broken" in text.stdout
+
+
+def test_a_condition_says_which_events_must_have_a_row(shop: Shop, spec: Path) -> None:
+    shop.sql(f"DELETE FROM {shop.name} WHERE body = 'order 7' OR body = 'order 8'")
+    words = ("audit", "--spec", str(spec), "--expect", "value <> 'order 7'")
+    code, found = as_json(*words)
+    assert (code, found["lost"], found["engine"]) == (1, 1, "spark")
+    assert [(one["code"], one["offset"]) for one in found["findings"]] == [("L2", 4)]
+    refused = run(*words, "--engine", "python")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_a_bare_topic_against_a_topic_and_a_journal(shop: Shop, stack: Stack, tmp_path: Path) -> None:
+    copy = Shop(stack)
+    copy.send(EVENTS[:39])
+    journal = shop.journal(tmp_path, '{"sent": [0, 40]}', '{"acked": [0, 40]}')
+    words = ["--bootstrap-server", stack.bootstrap_servers, "--topic", shop.name]
+    code, found = as_json("audit", *words, "--sink", f"topic:{copy.name}", "--journal", str(journal))
+    assert (code, found["verdict"]) == (1, "broken")
+    assert {(one["code"], one["id"]) for one in found["findings"]} == {("L1", "p:40"), ("L2", "p:39")}
+    code, found = as_json("audit", *words, "--sink", f"topic:{copy.name}", "--guarantee", "at-most-once")
+    assert (code, found["lost"]) == (0, 1)
+
+
+def test_what_cannot_be_read_is_undecided_and_wrong_options_are_refused(spec: Path, stack: Stack) -> None:
+    declared = yaml.safe_load(spec.read_text())
+    declared["sink"]["options"]["dsn"] = "host=127.0.0.1 port=1 connect_timeout=2"
+    spec.write_text(yaml.safe_dump(declared))
+    code, found = as_json("audit", "--spec", str(spec))
+    assert (code, found["verdict"]) == (5, "inconclusive")
+    for words in (["--sink", "somewhere"], [], ["--sink", "topic:x", "--from", "yesterday"]):
+        refused = run("audit", "--bootstrap-server", stack.bootstrap_servers, "--topic", "orders", *words)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+
+
+def test_receipts(shop: Shop, spec: Path) -> None:
+    place = ["receipt", "--spec", str(spec), "--topic", shop.name, "--partition", "0", "--offset"]
+    assert as_json(*place, "3") == (
+        0,
+        {"receipt": "processed", "topic": shop.name, "partition": 0, "offset": 3, "position": 21, "behind": 0},
+    )
+    assert as_json(*place, "3", "--check")[1]["receipt"] == "landed"
+    code, found = as_json(*place, "20", "--check")
+    assert (code, found["receipt"]) == (1, "gone")  # a marker
+    shop.send([40])
+    code, found = as_json("receipt", "--spec", str(spec), "--id", "p:40")
+    assert (code, found["receipt"], found["behind"]) == (5, "waiting", 1)
+    assert run("receipt", "--spec", str(spec)).returncode == 2
+
+
+def test_a_running_audit_compares_only_what_is_new_and_adds_up(shop: Shop) -> None:
+    rounds = Rounds(shop.request(engine=EngineChoice.PYTHON))
+    first = rounds.next()
+    assert (first.verdict.value, first.compared) == ("holds", 40)
+    assert rounds.next().says_the_same_as(first)
+    shop.sql(f"DELETE FROM {shop.name} WHERE event = 'p:3'")  # what was compared is not read again
+    shop.send(range(40, 60))
+    assert rounds.next().waiting > 0
+    shop.carry()
+    shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name} WHERE event = 'p:50'")
+    last = rounds.next()
+    assert (last.verdict.value, last.compared) == ("broken", 61)
+    assert {code.value: count for code, count in last.totals.items()} == {"D2": 1}
+
+
+def test_a_running_audit_speaks_when_something_changes_and_ends_when_it_is_broken(shop: Shop, spec: Path) -> None:
+    argv = [sys.executable, "-m", "fencepost", "audit", "--spec", str(spec), "--every", "200ms", "--format", "json"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as running:
+        guard = threading.Timer(120, running.kill)
+        guard.start()
+        try:
+            assert running.stdout is not None
+            assert json.loads(running.stdout.readline())["verdict"] == "holds"
+            shop.send([40], partition=0)
+            shop.sql(f"INSERT INTO {shop.name} SELECT 'x', 'x', %s, 0, 21, 0", shop.name)  # the same event's
+            shop.carry()
+            told = [json.loads(line) for line in running.stdout]
+        finally:
+            guard.cancel()
+            running.kill()
+    assert (told[-1]["verdict"], told[-1]["anomalies"], running.returncode) == ("broken", {"D2": 1}, 1)
