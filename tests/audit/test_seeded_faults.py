@@ -5,6 +5,7 @@ Each shop's topic has aborted transactions and markers in it, and its clean twin
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,15 @@ def test_a_topic_as_the_sink_is_compared_by_ids(shop: Shop, stack: Stack, audite
     assert {(one.code.value, one.id) for one in audited(shop, **parts).findings} == {("D2", "p:3"), ("P", "p:99")}
 
 
+def test_a_topic_as_the_sink_keeps_the_order_within_a_key(
+    shop: Shop, stack: Stack, audited: Callable[..., Audit]
+) -> None:
+    copy = Shop(stack)
+    copy.send([*EVENTS[:10], 15, 10, *EVENTS[11:15], *EVENTS[16:]], partition=0)
+    parts: dict[str, Any] = {"pipeline": None, "table": None, "sink_topic": copy.name}
+    assert [(one.code.value, one.id) for one in audited(shop, **parts).findings] == [("O2", "p:10")]
+
+
 def test_upsert_keeps_the_newest_of_each_key_and_dedupe_the_first(stack: Stack, audited: Callable[..., Audit]) -> None:
     shop = Shop(stack)
     shop.send(EVENTS, partition=0)  # five keys, the newest of them are 35 to 39
@@ -321,6 +331,21 @@ def test_a_checker_that_cannot_read_gives_no_verdict(shop: Shop) -> None:
     assert found.verdict is not Verdict.BROKEN
     dead_end = audit(shop.request(dsn="host=127.0.0.1 port=1 connect_timeout=2"))
     assert (dead_end.verdict, dead_end.hops) == (Verdict.INCONCLUSIVE, [])
+
+
+def test_while_a_pipeline_runs_what_has_landed_holds_and_the_rest_waits(stack: Stack) -> None:
+    shop = Shop(stack)
+    shop.send(range(600))
+    carrier = threading.Thread(target=shop.carry)
+    carrier.start()
+    seen = []
+    while carrier.is_alive():
+        seen.append(audit(shop.request(engine=EngineChoice.PYTHON)))
+    carrier.join()
+    assert [one.undecided for one in seen if one.verdict is Verdict.BROKEN] == []
+    assert any(one.hops and one.hops[-1].facts["waiting"] for one in seen), "no audit ran while it was carrying"
+    last = audit(shop.request(engine=EngineChoice.PYTHON))
+    assert (last.verdict, last.hops[-1].landed, last.hops[-1].facts["waiting"]) == (Verdict.HOLDS, 600, 0)
 
 
 def test_a_pipeline_that_does_not_drain_in_time_leaves_the_verdict_open(shop: Shop) -> None:

@@ -148,7 +148,7 @@ def test_a_transactions_end_decides_for_its_events(tmp_path: Path) -> None:
     entries: list[dict[str, Any]] = [
         {"begin": 1}, {"sent": [1, 1]}, {"acked": [1, 1]}, {"abort": 1},
         {"begin": 2}, {"sent": [2, 2], "id": "order-2"}, {"commit": 2},
-        {"begin": 3}, {"sent": [3, 3]},
+        {"begin": 3}, {"sent": [3, 3]}, {"acked": [3, 3]},  # the end never came
     ]  # fmt: skip
     journal = written(tmp_path, HEAD, *entries)
     assert journal.outcomes == {"p:1": Outcome.ABORTED, "order-2": Outcome.ACKED, "p:3": Outcome.UNKNOWN}

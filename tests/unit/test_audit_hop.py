@@ -60,11 +60,14 @@ class Side:
         self.aborted: list[Place] = []
         self.dead: list[Place] = []
         self.payloads: dict[Place, str] = {}
+        self.placed = True  # do the rows know where they came from?
         self.question = Question(PLACES, self._raw)
 
     def compare(self, log: Sequence[Place], sink: Sequence[Output], until: int = 1 << 40) -> Hop:
         self.engine.put("log", log_rows(log, {}))
-        self.engine.put("landed", sink_rows(sink, self.payloads))
+        self.engine.put("rows", sink_rows(sink, self.payloads))
+        nowhere = "NULL::VARCHAR AS topic, NULL::INTEGER AS part, NULL::BIGINT AS pos"
+        self.engine.view("landed", f"SELECT {'topic, part, pos' if self.placed else nowhere}, id, n, payload FROM rows")
         put_ranges(self.engine, {A: Span(0, until), B: Span(0, until)})
         put_nothing_dead(self.engine)
         if self.dead:
@@ -140,6 +143,22 @@ def test_rows_beyond_the_position_are_left_aside(side: Side) -> None:
     hop = side.compare(places(0, 1), once(places(0, 1, 2, 3)), until=2)
     assert hop.findings == []
     assert (hop.facts["ahead"], hop.landed) == (2, 2)
+
+
+def test_by_id_a_row_of_an_event_beyond_the_position_is_left_aside(side: Side) -> None:
+    side.question = replace(side.question, keying=by_id(side.engine))
+    side.aborted = places(3)  # committed or not, it is in the log beyond the position
+    side.placed = False
+    hop = side.compare(places(0, 1), once(places(0, 1, 3)), until=2)
+    assert hop.findings == []
+    assert (hop.facts["ahead"], hop.landed, hop.expected) == (1, 2, 2)
+
+
+def test_a_span_that_is_compared_in_part_only_answers_for_that_part(side: Side) -> None:
+    side.question = replace(side.question, spans=[LandedSpan(A, Span(0, 4), 4)], ranges={A: Span(2, 4)})
+    hop = side.compare(places(2, 3), once(places(2)))
+    assert named(hop.findings) == [("L2", 3)]
+    assert hop.totals[Anomaly.LOST_BEFORE_SINK] == 1
 
 
 def test_a_record_that_was_put_aside_is_dead_and_not_lost(side: Side) -> None:

@@ -124,6 +124,8 @@ class _Auditor:
             hop = self._rows_per_span()
         else:
             hop = compare_sides(self._engine, self._question())
+        if self._request.sink_topic is not None:  # a table has no order, a topic has
+            hop.blame(check_log(self._engine, self._request.most, "landed", Anomaly.REORDERED_IN_SINK))
         hop.add(breaks(self._scope.spans, self._scope.positions))
         hop.facts["waiting"] = sum(self._scope.waiting(at) for at in self._scope.ranges)
         return hop

@@ -64,6 +64,11 @@ class Hop:
         elif added:
             self.totals[added[0].code] += total
 
+    def blame(self, other: Hop) -> None:
+        """Take over what another look at the same hop has found."""
+        self.findings += other.findings
+        self.totals += other.totals
+
     @property
     def missing(self) -> int:
         """Events that should have arrived and did not."""
