@@ -227,8 +227,8 @@ def latency_table(bench: Bench, records: int) -> dict[str, tuple[float, float]]:
     """p50 and p99 in milliseconds."""
     found = {word: bench.latencies(word, records) for word in WORDS}
     for size in TRANSACTIONS:
-        if size <= len(bench.events):
-            found[f"transactional_{size}"] = bench.transaction_latencies(size, 10 if size < 100_000 else 4)
+        if size <= len(bench.events):  # else there are not enough of them
+            found[f"transactional_{size}"] = bench.transaction_latencies(size, 10 if size < 100_000 else 3)
     return {name: (round(statistics.median(each), 1), round(_p99(each), 1)) for name, each in found.items()}
 
 
@@ -253,7 +253,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="20,000 records, two rounds")
     parser.add_argument("--format", choices=["text", "json"], default="text")
-    parser.add_argument("--records", type=int, default=300_000)
+    parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--size", type=int, default=100, help="bytes of a record's value")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kafka-tools", type=Path, help="kafka-tools-4.3.1.jar, for Kafka's own ProducerPerformance")

@@ -24,11 +24,12 @@ ALLOWED = {
     "transforms": {"errors"},
     "machine": {"errors"},
     "cluster": CORE | {"rules"},
-    "producing": CORE | {"rules", "cluster", "outcome"},
+    "producing": CORE | {"rules", "cluster", "outcome", "halving"},
     "ledgers": CORE | {"delivery"},
     "sinks": CORE | {"delivery", "rules", "ledgers", "halving"},
     "audit": CORE | {"outcome", "cluster", "sinks", "spec", "spark"},
     "spark": CORE | {"delivery", "rules", "news", "spec", "transforms", "halving", "cluster", "sinks", "machine"},
+    "consuming": CORE | {"delivery", "cluster", "sinks"},
     "pipeline": CORE | {"delivery", "news", "spec", "spark"},
     "status": {"model", "spec", "cluster", "sinks"},
     "repositioning": {"model", "spec", "cluster", "sinks"},
@@ -38,7 +39,7 @@ ALLOWED = {
     "demo": CORE | {"outcome", "audit", "cluster", "producing", "local", "machine", "spec"},
     "templates": set(),
     "cli": {"*"},
-    "__init__": {"errors", "guarantee", "pipeline", "producing"},
+    "__init__": {"errors", "guarantee", "pipeline", "producing", "consuming"},
     "__main__": {"cli"},
 }
 HEAVY = {"pyspark", "confluent_kafka", "pyarrow", "psycopg", "kafka"}

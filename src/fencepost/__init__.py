@@ -7,16 +7,26 @@ from fencepost.errors import FencepostError
 from fencepost.guarantee import Guarantee
 
 if TYPE_CHECKING:
+    from fencepost.consuming.consumer import consume
     from fencepost.pipeline import Pipeline
+    from fencepost.producing.producer import Producer
 
 __version__ = version("fencepost")
-__all__ = ["FencepostError", "Guarantee", "Pipeline", "__version__"]
+__all__ = ["FencepostError", "Guarantee", "Pipeline", "Producer", "__version__", "consume"]
 
 
 def __getattr__(name: str) -> object:
-    """`fencepost.Pipeline`, loaded when it is first asked for: `fencepost --help` stays quick."""
+    """`fencepost.Pipeline` and the like, loaded when first asked for: `fencepost --help` stays quick."""
     if name == "Pipeline":
         from fencepost.pipeline import Pipeline
 
         return Pipeline
+    if name == "Producer":
+        from fencepost.producing.producer import Producer
+
+        return Producer
+    if name == "consume":
+        from fencepost.consuming.consumer import consume
+
+        return consume
     raise AttributeError(f"module 'fencepost' has no attribute {name!r}")

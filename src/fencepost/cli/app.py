@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from fencepost import __version__
-from fencepost.cli import audit, demo, doctor, group, init, look, plan, positions, produce, receipt, run, stack, topic
+from fencepost.cli import (
+    audit,
+    consume,
+    demo,
+    doctor,
+    group,
+    init,
+    look,
+    plan,
+    positions,
+    produce,
+    receipt,
+    run,
+    stack,
+    topic,
+)
 from fencepost.cli.output import note
 from fencepost.errors import FencepostError
 
 INTERRUPTED = 130
 
+
+class Commands(TyperGroup):
+    """The commands; typer itself would end an interrupted one without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            note("fencepost: interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+
+
 app = typer.Typer(
     name="fencepost",
+    cls=Commands,
     help="Carry events through Kafka into a sink under a declared delivery guarantee, and prove it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -38,6 +67,7 @@ app.command()(audit.audit)
 app.command()(receipt.receipt)
 app.add_typer(positions.app, name="positions")
 app.command()(produce.produce)
+app.command()(consume.consume)
 app.command()(doctor.doctor)
 
 
@@ -63,9 +93,6 @@ def main() -> None:
     except FencepostError as error:
         note(f"fencepost: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        note("fencepost: interrupted")
-        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(INTERRUPTED)

@@ -3,71 +3,162 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fencepost.cli.connection import Connection, connected
-from fencepost.cli.output import FormatOption, OutputFormat, emit_json, note, say
-from fencepost.errors import Unknown, Usage
+from fencepost.cli.output import FormatOption, OutputFormat, note
+from fencepost.errors import Usage
+from fencepost.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from fencepost.producing.sending import Event
+    from fencepost.producing.files import Reading
+    from fencepost.producing.sources import Source
+
+_SOURCE, _NUMBERS = "Source", "Numbered test events"
+
+
+class AcksChoice(StrEnum):
+    LEADER = "leader"
+    QUORUM = "quorum"
+
+
+class Input(StrEnum):
+    JSONL = "jsonl"
+    CSV = "csv"
+    TEXT = "text"
+
+
+class OnError(StrEnum):
+    STOP = "stop"
+    SKIP = "skip"
 
 
 @connected
-def produce(
+def produce(  # noqa: PLR0913  (a command's options are its parameters)
+    *,
     connection: Connection,
     topic: Annotated[str, typer.Option("--topic", help="Where to.")],
-    count: Annotated[int | None, typer.Option("--count", min=0, help="Send this many numbered test orders.")] = None,
+    guarantee: Annotated[
+        Guarantee | None,
+        typer.Option("--guarantee", help="What is promised, across restarts too; the next run goes on where this got."),
+    ] = None,
+    acks: Annotated[
+        AcksChoice | None,
+        typer.Option("--acks", help="Who must have an event; the choice is at-least-once's. Default: quorum."),
+    ] = None,
     file: Annotated[
-        str | None, typer.Option("--file", help="Send each line of this file; - is standard input.")
+        str | None,
+        typer.Option(
+            "--file",
+            help="Send each line of this file, or of a folder's files; - is standard input.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
+    layout: Annotated[
+        Input | None,
+        typer.Option("--input", help="What the lines are. Default: by the file's suffix.", rich_help_panel=_SOURCE),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="FIELD", help="The field that is the event's key.", rich_help_panel=_SOURCE),
+    ] = None,
+    errors: Annotated[
+        OnError,
+        typer.Option(
+            "--errors", help="At a broken line or a refused event: stop, or skip and count it.", rich_help_panel=_SOURCE
+        ),
+    ] = OnError.STOP,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", help="What the source's position is kept under. Default: from its path.", rich_help_panel=_SOURCE
+        ),
+    ] = None,
+    from_start: Annotated[
+        bool,
+        typer.Option(
+            "--from-start",
+            help="Where no position is stored, begin though the topic is not empty.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = False,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", min=0, help="Send this many numbered test orders.", rich_help_panel=_NUMBERS),
+    ] = None,
+    keys: Annotated[int, typer.Option("--keys", min=1, help="Of this many customers.", rich_help_panel=_NUMBERS)] = 100,
+    size: Annotated[
+        int, typer.Option("--size", min=0, help="Filled up to so many bytes each.", rich_help_panel=_NUMBERS)
+    ] = 0,
+    rate: Annotated[float, typer.Option("--rate", min=0, help="Events a second; 0: as fast as it goes.")] = 0,
+    batch: Annotated[
+        int, typer.Option("--batch", min=1, help="Events in a transaction, or between two notes of the position.")
+    ] = 200_000,
+    journal: Annotated[
+        Path | None, typer.Option("--journal", metavar="FILE", help="Append what was meant and what became of it.")
     ] = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Send events with acks=all and say how many were acknowledged.
+    """Send events under a guarantee, and say what became of them.
 
-    Without --count and --file, each line of standard input is an event. On the local stack a missing topic is made.
-    Ends with 1 when an event was refused, with 5 when one may or may not have arrived.
+    With --guarantee the source's position is kept in Kafka, under exactly-once in the transaction of the events: after
+    kill -9 the same command goes on without loss and without doubles. Without it, each run sends everything, with
+    acks=all. Without --count and --file, each line of standard input is an event. On the local stack a missing topic
+    is made. Ends with 1 when an event was refused, with 5 when one may or may not have arrived.
+
+    Example: fencepost produce --topic orders --guarantee exactly-once --file orders.jsonl --key customer
     """
     if count is not None and file is not None:
         raise Usage("--count and --file exclude each other", "give one of them")
     kafka = connection.kafka_settings()
+    from fencepost.cli.produce_output import ProduceOutput
+    from fencepost.producing.batches import Limits
+    from fencepost.producing.files import Reading
+    from fencepost.producing.layouts import Layout
+    from fencepost.producing.resuming import Errand, Run
+    from fencepost.rules import Acks
+
+    reading = Reading(Layout(layout) if layout else None, key, errors is OnError.SKIP)
+    source = _numbers(count, keys, size) if count is not None else _lines(file, reading)
+    own_name = name or ("orders" if count is not None else _path_name(file))
+    limits = Limits(records=batch, chunk=5_000 if source.fingerprint else 1, rate=rate)
+    errand = Errand(
+        topic,
+        guarantee,
+        own_name,
+        acks=Acks(acks) if acks else None,
+        from_start=from_start,
+        journal=journal,
+        limits=limits,
+        skip_refused=errors is OnError.SKIP,
+    )
     _make_topic(connection, topic)
-    from fencepost.outcome import Outcome
-    from fencepost.producing.sending import send
-
-    with _events(count, file) as events:
-        sent = send(kafka, topic, events)
-    totals = {outcome.value: sent.outcomes[outcome] for outcome in (Outcome.ACKED, Outcome.REFUSED, Outcome.UNKNOWN)}
-    if output is OutputFormat.JSON:
-        emit_json({"topic": topic, **totals, "reason": sent.reason or None})
-    else:
-        say(f"{totals['acked']:,} events in {topic}, acknowledged by the in-sync replicas")
-    if totals["unknown"]:
-        raise Unknown(f"{totals['unknown']} events may or may not have arrived: {sent.reason}")
-    if totals["refused"]:
-        note(f"fencepost: {totals['refused']} events were refused: {sent.reason}")
-        raise typer.Exit(1)
+    ProduceOutput(output is OutputFormat.JSON, errand, source, count).show(Run(kafka, errand, source))
 
 
-@contextmanager
-def _events(count: int | None, file: str | None) -> Iterator[Iterator[Event]]:
+def _numbers(count: int, keys: int, size: int) -> Source:
+    from fencepost.producing.sources import numbered_orders
+
+    return numbered_orders(count, keys, size)
+
+
+def _lines(file: str | None, reading: Reading) -> Source:
     from fencepost.producing import sources
+    from fencepost.producing.files import Files
 
-    if count is not None:
-        yield sources.orders(count)
-    elif file is None or file == "-":
-        yield sources.lines(sys.stdin.buffer)
-    else:
-        try:
-            with Path(file).open("rb") as content:
-                yield sources.lines(content)
-        except OSError as error:
-            raise Usage(f"{file} cannot be read: {error.strerror}") from error
+    if file is not None and file != "-":
+        return Files(Path(file), reading)
+    return sources.Stream(sources.lines(sys.stdin.buffer))
+
+
+def _path_name(file: str | None) -> str:
+    from fencepost.producing.resuming import file_name
+
+    return file_name(Path(file)) if file is not None and file != "-" else "stdin"
 
 
 def _make_topic(connection: Connection, topic: str) -> None:

@@ -129,6 +129,25 @@ def end_writers(connection: Connection, pipeline: str) -> None:
         raise Unreachable(f"the connection {pid} of an earlier run does not end", "see what holds it")
 
 
+_STUCK = """
+SELECT pg_terminate_backend(writer.pid, 5000)
+FROM pg_stat_activity AS writer JOIN pg_locks AS held USING (pid)
+WHERE writer.application_name = %s AND writer.datname = current_database()
+  AND held.relation = to_regclass(%s) AND held.mode = 'RowExclusiveLock' AND held.granted
+  AND writer.state = 'idle in transaction' AND clock_timestamp() - writer.state_change > interval '2 seconds'
+"""
+
+
+def end_stuck_writers(connection: Connection, schema: str, wanted: Tenure) -> None:
+    """End only those that stand between compare-and-set and COMMIT, and hold a row that the takeover needs.
+
+    The others are members of the same group, at work on partitions of their own.
+    """
+    positions = sql.Identifier(schema, "positions").as_string(connection)
+    with translated("end members that are stuck"):
+        connection.execute(_STUCK, (writer_name(wanted.pipeline), positions))
+
+
 def _of_another_role(connection: Connection, pipeline: str) -> Refused:
     name = writer_name(pipeline)
     with translated("see who writes"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from fencepost.sinks.postgres.poison import find_poison
 from fencepost.sinks.postgres.session import Connection, connect, mark_as_writer, transaction
 
 Rows = Iterator[pa.RecordBatch]
+Write = Callable[[Connection, Batch[Any]], Landed]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class PostgresSettings:
     table: str  # `orders` or `shop.orders`
     columns: tuple[Column, ...]  # in the order of the rows' own
     schema: str = "fencepost"  # where our own tables are
+    members: bool = False  # several processes own parts of the pipeline at once, as a consumer group's members do
 
     def __repr__(self) -> str:
         return f"PostgresSettings({self.pipeline!r} into {self.table!r})"  # the DSN may hold a password
@@ -38,8 +40,10 @@ class PostgresSettings:
 class PostgresStore:
     """An atomic sink on one connection, which is opened when it is first needed."""
 
-    def __init__(self, settings: PostgresSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: PostgresSettings, write: Write | None = None) -> None:
+        """`write` takes a batch into the transaction in another way than by COPY into the table."""
+        self._settings = self.settings = settings
+        self._take = write or self._copy
         self._open: Connection | None = None
         self._written: tuple[Mapping[TopicPartition, Span], Landed | None] = ({}, None)  # by the last `write`
         self._writes = False  # is the open connection marked as a writer's?
@@ -49,7 +53,7 @@ class PostgresStore:
     def write(self, batch: Batch[Rows]) -> Landed:
         """Rows in a transaction of their own: for the two guarantees that take two steps."""
         with transaction(self._writer()) as connection:
-            landed = self._copy(connection, batch)
+            landed = self._take(connection, batch)
         self._written = (batch.spans, landed)
         return landed
 
@@ -59,6 +63,10 @@ class PostgresStore:
             yield PostgresTransaction(self, connection)
 
     # -- the ledger
+
+    def install(self) -> None:
+        """Make our own tables, where they are not there yet."""
+        ledger.install(self.connection(), self._settings.schema)
 
     def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
         held = ledger.read(self.connection(), self._settings.schema, pipeline)
@@ -76,11 +84,14 @@ class PostgresStore:
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> Tenure:
-        ledger.install(self.connection(), self._settings.schema)
-        ledger.end_writers(self.connection(), pipeline)
+        self.install()
         wanted = Tenure(pipeline, run, 0, first)
+        if self._settings.members:
+            ledger.end_stuck_writers(self.connection(), self._settings.schema, wanted)
+        else:
+            ledger.end_writers(self.connection(), pipeline)
         with transaction(self.connection()) as connection:
-            return ledger.take_over(connection, self._settings.schema, wanted, topic_ids, self._settings.table)
+            return ledger.take_over(connection, self._settings.schema, wanted, topic_ids, self._settings.table or None)
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
         # first: a run that was replaced must not end its successor's writers
@@ -93,7 +104,7 @@ class PostgresStore:
         self, pipeline: str, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> None:
         """Put the positions elsewhere by hand; a run that is under way ends as fenced."""
-        ledger.install(self.connection(), self._settings.schema)
+        self.install()
         ledger.end_writers(self.connection(), pipeline)
         with transaction(self.connection()) as connection:
             ledger.set_positions(connection, self._settings.schema, Tenure(pipeline, uuid4(), 0, positions), topic_ids)
@@ -147,7 +158,7 @@ class PostgresTransaction:
         self._landed = Landed(rows=0)
 
     def write(self, batch: Batch[Rows]) -> Landed:
-        self._landed = self._store._copy(self._connection, batch)
+        self._landed = self._store._take(self._connection, batch)
         return self._landed
 
     def advance(self, batch: Batch[Any]) -> None:

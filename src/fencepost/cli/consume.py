@@ -1,0 +1,129 @@
+"""`fencepost consume`."""
+
+from __future__ import annotations
+
+import base64
+import signal
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from threading import Event as Flag
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fencepost.cli.connection import Connection, connected
+from fencepost.cli.offsets import parse_start
+from fencepost.cli.output import emit_json, note
+from fencepost.cli.pipelines import local_dsn
+from fencepost.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from fencepost.consuming.events import Event
+
+INTERRUPTED = 130
+
+
+class CommitOption(StrEnum):
+    SYNC = "sync"
+    ASYNC = "async"
+    AUTO = "auto"
+
+
+@connected
+def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
+    connection: Connection,
+    topic: Annotated[str, typer.Option("--topic", help="What to read.")],
+    group: Annotated[str, typer.Option("--group", help="Whose position it is.")],
+    guarantee: Annotated[Guarantee, typer.Option("--guarantee", help="In one word.")] = Guarantee.AT_LEAST_ONCE,
+    handler: Annotated[
+        str | None,
+        typer.Option(
+            "--handler", help="module:function or file.py:function; called with a list of events. Default: print them."
+        ),
+    ] = None,
+    commit: Annotated[CommitOption, typer.Option("--commit", help="How positions are committed.")] = CommitOption.SYNC,
+    per: Annotated[str, typer.Option("--per", help="record, batch, or a number of seconds.")] = "batch",
+    start: Annotated[
+        str,
+        typer.Option("--start", help="Where the group has no position: earliest, latest, committed, a time, 0:120."),
+    ] = "earliest",
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Events at once, at most.")] = 500,
+    once: Annotated[bool, typer.Option("--once", help="End when everything is read.")] = False,
+) -> None:
+    """Read a topic as a member of a consumer group, under a guarantee.
+
+    Exactly once needs a handler with two parameters, (events, tx): what it writes through tx, a cursor of PostgreSQL's
+    (where libpq's variables point, or the local stack), is committed together with the position. Events are printed as
+    JSON lines. Ctrl-C finishes the batch.
+    """
+    from fencepost.consuming.commits import Commit
+    from fencepost.consuming.consumer import Consumption
+    from fencepost.consuming.settings import COMMITTED, ConsumerSettings, Per
+    from fencepost.transforms import FunctionName
+
+    settings = ConsumerSettings(
+        connection.kafka_settings(),
+        topic,
+        group,
+        guarantee,
+        Commit(commit.value),
+        Per(per) if per in list(Per) else _seconds(per),
+        start if start == COMMITTED else parse_start(start, "--start"),
+        batch,
+    )
+    call = FunctionName(handler).load() if handler else _print
+    dsn = local_dsn() if guarantee is Guarantee.EXACTLY_ONCE and handler else None
+    stop = Flag()
+    work = Consumption(settings, call, dsn, waits=_say_waiting, stop=stop)
+    interrupted = _stopping(stop)
+    done = work.run(once)
+    note(f"{done.events:,} events in {done.batches:,} batches")
+    if interrupted():
+        raise typer.Exit(INTERRUPTED)
+
+
+def _print(events: list[Event]) -> None:
+    for event in events:
+        shown: dict[str, Any] = asdict(event) | {"key": _text(event.key), "value": _text(event.value)}
+        shown["headers"] = {name: _text(value) for name, value in event.headers}
+        emit_json(shown)
+
+
+def _text(value: bytes | None) -> str | dict[str, str] | None:
+    """As text where it is text."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def _seconds(text: str) -> float:
+    from fencepost.errors import Usage
+
+    try:
+        return float(text)
+    except ValueError:
+        raise Usage(f"--per {text}", "write record, batch, or a number of seconds") from None
+
+
+def _say_waiting(trouble: Exception, seconds: float) -> None:
+    note(f"{trouble}; trying again in {seconds:.0f} s")
+
+
+def _stopping(stop: Flag) -> Any:
+    """Ctrl-C and SIGTERM finish the batch; a second Ctrl-C ends at once. Returns whether it was Ctrl-C."""
+    came: list[int] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        stop.set()
+        if came.count(signal.SIGINT) > 1:
+            sys.exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGTERM, handle)
+    return lambda: signal.SIGINT in came

@@ -1,0 +1,115 @@
+"""What `fencepost produce` shows: a bar on a terminal, totals at the end, JSON for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from fencepost.cli.output import emit_json, note, progress_console, say
+from fencepost.errors import FencepostError
+from fencepost.guarantee import Guarantee
+from fencepost.producing.carrying import Carried, Carrier
+from fencepost.producing.files import Files
+from fencepost.producing.resuming import Errand, Run
+from fencepost.producing.sources import Source
+from fencepost.rules import Acks
+
+_SHOWN = 20  # broken lines and refused events that are named one by one
+
+
+class ProduceOutput:
+    """The outside of one run."""
+
+    def __init__(self, as_json: bool, errand: Errand, source: Source, count: int | None) -> None:
+        self._as_json = as_json
+        self._errand = errand
+        self._source = source
+        self._count = count
+
+    def show(self, run: Run) -> None:
+        """Carry, and say what became of it. The totals come out whatever happens."""
+        try:
+            with self._bar(run) as see:
+                run.carry(see)
+        except FencepostError as error:
+            self._report(run, error)
+            raise
+        self._report(run, None)
+
+    def _report(self, run: Run, error: FencepostError | None) -> None:
+        carried = run.carrier.carried if run.carrier else Carried()
+        skipped = self._source.broken if isinstance(self._source, Files) else []
+        for file, line, reason in skipped[:_SHOWN]:
+            note(f"skipped: {file} line {line}: {reason}")
+        for number, reason in carried.refusals[:_SHOWN]:
+            note(f"refused: event {number}: {reason}")
+        if self._as_json:
+            emit_json(self._summary(run, carried, len(skipped), error))
+        elif error is None:
+            say(self._sentence(carried, run))
+        if error is None and (carried.refused or skipped):
+            note(f"fencepost: {carried.refused} events were refused, {len(skipped)} broken lines skipped")
+            raise typer.Exit(1)
+
+    def _summary(self, run: Run, carried: Carried, skipped: int, error: FencepostError | None) -> dict[str, Any]:
+        return {
+            "topic": self._errand.topic,
+            "guarantee": run.producer.guarantee.value,
+            "sent": carried.sent,
+            "acked": carried.acked,
+            "refused": carried.refused,
+            "unknown": carried.unknown,
+            "skipped": skipped,
+            "resumed_at": run.resumed_at,
+            "reason": error.message if error else carried.reason or None,
+        }
+
+    def _sentence(self, carried: Carried, run: Run) -> str:
+        topic = self._errand.topic
+        if self._errand.guarantee is Guarantee.AT_MOST_ONCE:
+            said = f"{carried.unknown:,} events sent to {topic}; nobody was asked to acknowledge them"
+        elif self._errand.guarantee is Guarantee.EXACTLY_ONCE:
+            said = f"{carried.acked:,} events in {topic}, committed together with their position"
+        else:
+            whom = "leaders alone" if self._errand.acks is Acks.LEADER else "in-sync replicas"
+            said = f"{carried.acked:,} events in {topic}, acknowledged by the {whom}"
+        if run.resumed_at is not None:
+            said += f"; {run.resumed_at['number']:,} {'lines' if self._count is None else 'events'} were there before"
+        return said
+
+    @contextmanager
+    def _bar(self, run: Run) -> Iterator[Callable[[Carrier], None]]:
+        if self._as_json or not progress_console.is_terminal:
+            yield lambda _carrier: None
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn(
+                "{task.fields[rate]:,.0f}/s, {task.fields[acked]:,} acked, {task.fields[in_flight]:,} in flight"
+            ),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=progress_console, transient=True) as shown:
+            task = shown.add_task(self._errand.topic, total=self._count, rate=0.0, acked=0, in_flight=0)
+            begin = monotonic()
+
+            def see(carrier: Carrier) -> None:
+                handed, in_flight = run.producer.totals.sent, run.producer.in_flight
+                rate = handed / max(monotonic() - begin, 0.001)
+                acked = self._acked(carrier.carried, handed - in_flight)
+                shown.update(task, completed=handed, rate=rate, acked=acked, in_flight=in_flight)
+
+            yield see
+
+    def _acked(self, carried: Carried, answered: int) -> int:
+        """So far. In a transaction its commit decides; outside of one every answer counts, if any was asked for."""
+        if self._errand.guarantee in (Guarantee.AT_MOST_ONCE, Guarantee.EXACTLY_ONCE):
+            return carried.acked
+        return max(answered - carried.refused - carried.unknown, carried.acked)

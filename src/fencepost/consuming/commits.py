@@ -1,0 +1,198 @@
+"""How a member's position is committed to its group: the styles, as the `Progress` of the delivery orders.
+
+Whatever the style, one commit at a time is under way, positions never go back, and the last commit before partitions
+are given away is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from time import monotonic
+from typing import Any, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as DriverPartition
+
+from fencepost.errors import Fenced, FencepostError, Unknown, Unreachable
+from fencepost.model import Batch, TopicPartition
+
+# the group has given our partitions to somebody else
+REPLACED = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.FENCED_INSTANCE_ID,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError._STATE,
+}
+
+
+class Commit(StrEnum):
+    """The styles."""
+
+    AUTO = "auto"  # librdkafka's, in the background; of what was processed only
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class CommitStyle(Protocol):
+    """Moves the group's offsets."""
+
+    def advance(self, batch: Batch[Any]) -> None:
+        """What lies before the batch's end is done. Raises Fenced when the group has another owner for it."""
+
+    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commit what is done of these partitions, and wait for the answer: they are about to be given away."""
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are somebody else's now: commit nothing of them."""
+
+
+def translated(error: KafkaError, doing: str) -> FencepostError:
+    if error.code() in REPLACED:
+        return Fenced(f"{doing}: the group has given the partitions to another member ({error.name()})")
+    if error.code() in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
+        return Unknown(f"{doing}: no answer came ({error.name()})")
+    return Unreachable(f"{doing}: {error.str()}", "see the brokers")
+
+
+class _Positions:
+    """What is done and what is committed, by partition. Neither goes back."""
+
+    def __init__(self) -> None:
+        self.done: dict[TopicPartition, int] = {}
+        self.committed: dict[TopicPartition, int] = {}
+
+    def move(self, batch: Batch[Any]) -> None:
+        for place, span in batch.spans.items():
+            self.done[place] = max(span.end, self.done.get(place, 0))
+
+    def due(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        wanted = self.done if partitions is None else {p: self.done[p] for p in partitions if p in self.done}
+        return {place: end for place, end in wanted.items() if end > self.committed.get(place, -1)}
+
+    def take(self, committed: Mapping[TopicPartition, int]) -> None:
+        for place, end in committed.items():
+            self.committed[place] = max(end, self.committed.get(place, -1))
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        for place in partitions:
+            self.done.pop(place, None)
+            self.committed.pop(place, None)
+
+
+class SyncCommits:
+    """Each commit is waited for; by time: only when the last one is old enough."""
+
+    def __init__(self, consumer: Consumer, every: float = 0.0) -> None:
+        self._consumer = consumer
+        self._every = every
+        self._last = monotonic()
+        self._positions = _Positions()
+
+    def advance(self, batch: Batch[Any]) -> None:
+        self._positions.move(batch)
+        if monotonic() - self._last >= self._every:
+            self._commit(self._positions.due())
+
+    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+        self._commit(self._positions.due(partitions))
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        self._positions.forget(partitions)
+
+    def _commit(self, due: Mapping[TopicPartition, int]) -> None:
+        if due:
+            commit_now(self._consumer, due)
+            self._positions.take(due)
+            self._last = monotonic()
+
+
+class AsyncCommits:
+    """One commit under way: what is done meanwhile goes with the next, and what failed too.
+
+    librdkafka's own asynchronous commits can overtake each other, so there are never two. The answers arrive while the
+    consumer is polled, by `answered`, which must be its on_commit.
+    """
+
+    def __init__(self, consumer: Consumer, every: float = 0.0) -> None:
+        self._consumer = consumer
+        self._every = every
+        self._last = monotonic()
+        self._positions = _Positions()
+        self._under_way: dict[TopicPartition, int] | None = None
+
+    def advance(self, batch: Batch[Any]) -> None:
+        self._positions.move(batch)
+        due = self._positions.due()
+        if due and self._under_way is None and monotonic() - self._last >= self._every:
+            self._last = monotonic()
+            self._under_way = due
+            self._consumer.commit(offsets=_offsets(due), asynchronous=True)
+
+    def answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
+        """What failed stays due, and goes with the next one."""
+        sent, self._under_way = self._under_way or {}, None
+        if error is None and not any(one.error for one in partitions):
+            self._positions.take(sent)
+
+    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+        """Waited for. It goes behind the one that may be under way, which the group's next generation refuses."""
+        due = {place: self._positions.done[place] for place in partitions if place in self._positions.done}
+        if due:
+            commit_now(self._consumer, due)
+            self._positions.take(due)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        self._positions.forget(partitions)
+
+
+class StoredCommits:
+    """librdkafka's auto-commit, made safe: it commits what is stored, and only what is processed is stored."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._positions = _Positions()
+
+    def advance(self, batch: Batch[Any]) -> None:
+        self._positions.move(batch)
+        try:
+            self._consumer.store_offsets(offsets=_offsets({place: span.end for place, span in batch.spans.items()}))
+        except KafkaException as error:
+            raise translated(error.args[0], "store the position") from error
+
+    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+        due = self._positions.due(partitions)
+        if due:
+            commit_now(self._consumer, due)
+            self._positions.take(due)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        self._positions.forget(partitions)
+
+
+def stored(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """What the group has committed; without the partitions of which it has nothing."""
+    asked = [DriverPartition(place.topic, place.partition) for place in partitions]
+    try:
+        found = consumer.committed(asked, timeout=30)
+    except KafkaException as error:
+        raise translated(error.args[0], "read the group's positions") from error
+    return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+
+
+def commit_now(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
+    """Raises Fenced, Unknown or Unreachable; on return they stand."""
+    try:
+        answers = consumer.commit(offsets=_offsets(positions), asynchronous=False) or []
+    except KafkaException as error:
+        raise translated(error.args[0], "commit") from error
+    for answer in answers:
+        if answer.error is not None:
+            raise translated(answer.error, f"commit {answer.topic}/{answer.partition}")
+
+
+def _offsets(positions: Mapping[TopicPartition, int]) -> list[DriverPartition]:
+    return [DriverPartition(place.topic, place.partition, end) for place, end in positions.items()]

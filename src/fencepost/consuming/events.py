@@ -1,0 +1,67 @@
+"""An event as a handler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, cast
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from fencepost.model import EVENT_ID, Span, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One record of a topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = field(default=(), repr=False)
+    timestamp: datetime | None = None
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def id(self) -> str | None:
+        """The id that its producer gave it, if it did."""
+        found = dict(self.headers).get(EVENT_ID)
+        return found.decode(errors="replace") if found is not None else None
+
+    def __str__(self) -> str:
+        key = f", key {self.key.decode(errors='replace')!r}" if self.key is not None else ""
+        return f"{self.place} offset {self.offset}{key}"
+
+
+def event_of(message: Message) -> Event:
+    kind, milliseconds = message.timestamp()
+    at = None if kind == TIMESTAMP_NOT_AVAILABLE else datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return Event(
+        cast(str, message.topic()),
+        cast(int, message.partition()),
+        cast(int, message.offset()),
+        message.key(),
+        message.value(),
+        tuple(cast(Any, message.headers()) or ()),
+        at,
+    )
+
+
+def by_partition(events: Iterable[Event]) -> Iterator[tuple[TopicPartition, list[Event]]]:
+    """The events of each partition, in their order."""
+    for place, group in groupby(
+        sorted(events, key=lambda event: (event.place, event.offset)), lambda event: event.place
+    ):
+        yield place, list(group)
+
+
+def span_of(events: list[Event]) -> Span:
+    """From the first to behind the last. Offsets between them may be missing: markers, compaction."""
+    return Span(events[0].offset, events[-1].offset + 1)

@@ -1,0 +1,63 @@
+"""The user's function as a sink: called with a batch's events, again when it fails, and then no more."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from threading import Event as Flag
+
+from fencepost.consuming.events import Event
+from fencepost.errors import FencepostError, Refused
+from fencepost.model import Batch, Landed
+
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+
+Handler = Callable[[list[Event]], object]
+
+
+class HandlerFailed(Refused):
+    """The handler raised for these events, and again when it was called again."""
+
+
+Patiently = Callable[[Callable[[], None]], None]
+"""Runs something that may take long, while the group is still talked to."""
+
+
+class HandlerSink:
+    """Calls a handler. What it did before it raised is done: only its author can undo that."""
+
+    def __init__(self, handler: Handler, retries: int, stop: Flag, patiently: Patiently) -> None:
+        self._handler = handler
+        self._retries = retries
+        self._stop = stop
+        self._patiently = patiently
+
+    def write(self, batch: Batch[list[Event]]) -> Landed:
+        self._patiently(lambda: call(self._handler, batch.rows, self._retries, self._stop))
+        return Landed(rows=len(batch.rows))
+
+
+def call(handler: Handler, events: list[Event], retries: int, stop: Flag) -> None:
+    """Call it, and again after a pause when it raises. Our own errors are not the handler's: they go through."""
+    for left in range(retries, -1, -1):
+        try:
+            handler(events)
+            return
+        except FencepostError:
+            raise
+        except Exception as error:
+            if left == 0 or stop.is_set():
+                raise _failed(events, error) from error
+            stop.wait(_pause(retries - left))
+
+
+def _pause(failures: int) -> float:
+    return float(min(FIRST_WAIT * 2**failures, LONGEST_WAIT) * random.uniform(0.5, 1.0))  # noqa: S311 (no secret)
+
+
+def _failed(events: list[Event], error: Exception) -> HandlerFailed:
+    which = str(events[0]) if len(events) == 1 else f"{events[0]} and {len(events) - 1} after it"
+    return HandlerFailed(
+        f"the handler raised {type(error).__name__} for {which}: {error}",
+        "nothing from there on is committed: mend the handler, and run again",
+    )

@@ -1,0 +1,267 @@
+"""One member of a consumer group: it reads, processes, commits, and gives partitions away in good order.
+
+The batch in hand is processed in a thread of its own while the group is still talked to, so that a slow handler does
+not cost the membership. All of the group's callbacks run inside `poll`, in the thread of `run`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Event as Flag
+from uuid import uuid4
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as DriverPartition
+
+from fencepost.cluster.client import Cluster
+from fencepost.cluster.positions import TopicReader
+from fencepost.consuming.events import Event, by_partition, event_of, span_of
+from fencepost.consuming.keeping import Aside, GroupKeeper, Keeper
+from fencepost.consuming.settings import ConsumerSettings, Per
+from fencepost.delivery import Observer
+from fencepost.errors import Fenced, RecordsGone, Unknown, Unreachable, Usage
+from fencepost.guarantee import Guarantee
+from fencepost.model import Batch, Landed, Tenure, TopicPartition
+
+_log = logging.getLogger("fencepost.librdkafka")
+POLL_SECONDS = 0.2
+GLANCE_SECONDS = 0.05  # a handler that is done by then is not worth a pause
+
+
+@dataclass
+class Consumed:
+    """What a member did."""
+
+    events: int = 0
+    batches: int = 0
+    given_up: int = 0  # batches whose partitions went away before they were done
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def __add__(self, other: Consumed) -> Consumed:
+        return Consumed(
+            self.events + other.events,
+            self.batches + other.batches,
+            self.given_up + other.given_up,
+            {**self.positions, **other.positions},
+        )
+
+
+class Member:
+    """Made for one run."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        make_keeper: Callable[[Consumer, TopicReader, Aside], Keeper],
+        stop: Flag,
+        see: Observer,
+        seen: Callable[[Consumed], None],
+    ) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._seen = seen
+        self._worker = ThreadPoolExecutor(1, "handler")
+        self._batch: Batch[list[Event]] | None = None  # in hand
+        self._in_hand: Future[None] | None = None  # the work on it, while that is done
+        self._owned: set[TopicPartition] = set()
+        self._ended: set[TopicPartition] = set()
+        self._early: list[Event] = []  # came while a batch was in hand
+        self.done = Consumed()
+        topic = TopicReader(Cluster(settings.kafka), settings.topic)
+        try:
+            config = {**settings.librdkafka(), "on_commit": self._answered}
+            self._consumer = Consumer(config, logger=_log)
+        except KafkaException as error:
+            raise Usage(f"the consumer's settings are wrong: {error.args[0].str()}") from error
+        self._keeper = make_keeper(self._consumer, topic, Aside(stop, self._patiently, see))
+
+    def _answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
+        if isinstance(self._keeper, GroupKeeper):
+            self._keeper.answered(error, partitions)
+
+    # -- the loop
+
+    def run(self, once: bool = False) -> Consumed:
+        """Until stopped, or (once) until every partition that it owns is at its end.
+
+        Raises HandlerFailed, RecordsGone, Unreachable; a batch whose partitions went away meanwhile is given up.
+        """
+        self._consumer.subscribe(
+            [self._settings.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+        )
+        try:
+            while not self._stop.is_set() and not (once and self._drained()):
+                self._carry(self._read())
+        finally:
+            self._leave()
+        return self.done
+
+    def _drained(self) -> bool:
+        return bool(self._owned) and self._owned <= self._ended and not self._early
+
+    def _leave(self) -> None:
+        """Give the partitions back, and leave the group."""
+        try:
+            self._consumer.close()  # calls `_revoked`
+        finally:
+            self._worker.shutdown(wait=True)
+            self._keeper.close()
+
+    def _read(self) -> list[Event]:
+        events, self._early = self._early, []
+        room = self._settings.batch - len(events)
+        if room > 0:
+            events += self._events(self._consumer.consume(room, 0 if events else POLL_SECONDS))
+        return events
+
+    def _events(self, messages: Iterable[Message]) -> list[Event]:
+        events = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                events.append(event_of(message))
+                self._ended.discard(events[-1].place)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._ended.add(TopicPartition(message.topic() or "", message.partition() or 0))
+            else:
+                self._trouble(message, error)
+        return events
+
+    def _trouble(self, message: Message, error: KafkaError) -> None:
+        if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+            raise RecordsGone(
+                f"{message.topic()}/{message.partition()}: the records at the group's position are gone",
+                "by retention or by deletion; to go on without them set the group's offsets",
+            )
+        if error.fatal() or not error.retriable():
+            raise Unreachable(f"topic {self._settings.topic!r}: {error.str()}", "see the brokers")
+
+    # -- a batch
+
+    def _carry(self, events: list[Event]) -> None:
+        batches = list(self._batches(events))
+        for number, batch in enumerate(batches):
+            if not set(batch.spans) <= self._owned:
+                continue  # asked back since it was read
+            self._batch = batch
+            try:
+                landed = self._keeper.deliver(batch)
+            except Fenced:
+                self.done.given_up += 1
+                continue
+            except (Unknown, Unreachable):
+                if self._settings.guarantee is not Guarantee.AT_MOST_ONCE:
+                    raise
+                self._unread(batch, batches[number + 1 :])
+                return
+            finally:
+                self._batch = None
+            self._count(batch, landed)
+
+    def _count(self, batch: Batch[list[Event]], landed: Landed) -> None:
+        self.done.events += landed.rows
+        self.done.batches += 1
+        self.done.positions.update({place: span.end for place, span in batch.spans.items()})
+        self._seen(self.done)
+
+    def _batches(self, events: list[Event]) -> Iterable[Batch[list[Event]]]:
+        nobody = Tenure(self._settings.group, uuid4(), 0, {})
+        if self._settings.per is Per.RECORD:
+            for event in events:
+                yield Batch({event.place: span_of([event])}, [event], nobody)
+        else:
+            for place, of_one in by_partition(events):
+                yield Batch({place: span_of(of_one)}, of_one, nobody)
+
+    def _patiently(self, work: Callable[[], None]) -> None:
+        """Run the work in its own thread; when it takes long, poll meanwhile, with nothing to be read.
+
+        Commits stay in this thread: a synchronous one beside a poll is never answered.
+        """
+        self._in_hand = self._worker.submit(work)
+        try:
+            with suppress(NotYet):
+                self._in_hand.exception(GLANCE_SECONDS)
+            if not self._in_hand.done():
+                self._poll_meanwhile(self._in_hand)
+            self._in_hand.result()
+        finally:
+            self._in_hand = None
+
+    def _poll_meanwhile(self, work: Future[None]) -> None:
+        self._consumer.pause(_driver(self._owned))
+        while not work.done():
+            message = self._consumer.poll(GLANCE_SECONDS)
+            if message is not None:
+                self._early += self._events([message])
+        self._consumer.resume(_driver(self._owned))
+
+    def _unread(self, batch: Batch[list[Event]], others: list[Batch[list[Event]]]) -> None:
+        """A commit that failed means not processed: read again from where the group stands, which may be behind it."""
+        place, span = batch.only_span()
+        waiting = [event for other in others for event in other.rows] + self._early
+        self._early = [event for event in waiting if event.place != place]
+        start = max(self._keeper.position(place), span.start)
+        self._consumer.seek(DriverPartition(place.topic, place.partition, start))
+
+    # -- the group
+
+    def _assigned(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+        new = _ours(partitions)
+        if not new:
+            return
+        starts = self._keeper.take(sorted(new))
+        self._owned |= new
+        if self._settings.incremental:
+            consumer.incremental_assign(_driver(starts))
+        else:
+            consumer.assign(_driver(starts))
+        if self._in_hand is not None:
+            consumer.pause(_driver(new))
+
+    def _revoked(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+        """Asked back: finish the batch in hand or give it up; then everything that is done is committed."""
+        gone = _ours(partitions)
+        finished = self._finished_in_time() if self._batch and set(self._batch.spans) & gone else None
+        with suppress(Fenced, Unknown, Unreachable):  # at worst their next owner reads them again
+            self._keeper.give_back(gone, finished)
+        self._let_go(consumer, partitions)
+
+    def _finished_in_time(self) -> Batch[list[Event]] | None:
+        """The batch in hand, if its work ends well before time is up; else it is given up."""
+        if self._in_hand is None:
+            return None
+        with suppress(NotYet):
+            if self._in_hand.exception(self._settings.revoke_seconds) is None:
+                return self._batch
+        return None
+
+    def _lost(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+        """Others own them already: nothing of ours may be committed."""
+        self._keeper.lose(_ours(partitions))
+        self._let_go(consumer, partitions)
+
+    def _let_go(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+        gone = _ours(partitions)
+        self._owned -= gone
+        self._ended -= gone
+        self._early = [event for event in self._early if event.place not in gone]
+        if self._settings.incremental:
+            consumer.incremental_unassign(partitions)
+        else:
+            consumer.unassign()
+
+
+def _ours(partitions: Iterable[DriverPartition]) -> set[TopicPartition]:
+    return {TopicPartition(at.topic, at.partition) for at in partitions}
+
+
+def _driver(partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int]) -> list[DriverPartition]:
+    if isinstance(partitions, Mapping):
+        return [DriverPartition(at.topic, at.partition, position) for at, position in partitions.items()]
+    return [DriverPartition(at.topic, at.partition) for at in partitions]

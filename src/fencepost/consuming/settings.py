@@ -1,0 +1,79 @@
+"""What a consumer is asked to do, checked before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from fencepost.cluster.positions import Start
+from fencepost.cluster.settings import librdkafka_settings
+from fencepost.consuming.commits import Commit
+from fencepost.errors import UnsupportedGuarantee, Usage
+from fencepost.guarantee import Guarantee
+
+COMMITTED = "committed"  # a start: only where the group has been before
+
+
+class Per(StrEnum):
+    """How much is processed, and committed, at once."""
+
+    RECORD = "record"
+    BATCH = "batch"
+
+
+@dataclass(frozen=True)
+class ConsumerSettings:
+    """One member of a group."""
+
+    kafka: Mapping[str, str] = field(repr=False)
+    topic: str
+    group: str
+    guarantee: Guarantee
+    commit: Commit = Commit.SYNC
+    per: Per | float = Per.BATCH  # seconds: batches, committed when the last commit is so old
+    start: Start = "earliest"  # where the group has no position yet
+    batch: int = 500
+    retries: int = 3  # of a handler that fails
+    revoke_seconds: float = 10.0  # for the batch in hand, when its partitions are asked back
+
+    def __post_init__(self) -> None:
+        if self.guarantee is Guarantee.AT_MOST_ONCE and self.commit is Commit.AUTO:
+            raise UnsupportedGuarantee(
+                self.guarantee,
+                "auto-commit comes some time after the processing, so a crash between repeats",
+                Guarantee.AT_LEAST_ONCE,
+                "commit sync or async, which come before it here",
+            )
+        if self.batch < 1:
+            raise Usage(f"batch {self.batch}", "one event or more")
+
+    @property
+    def every(self) -> float:
+        """Seconds between two commits."""
+        return self.per if isinstance(self.per, float) else 0.0
+
+    def librdkafka(self) -> dict[str, Any]:
+        given = librdkafka_settings(self.kafka)
+        fixed = {
+            "group.id": self.group,
+            "enable.auto.commit": self.commit is Commit.AUTO and self.guarantee is Guarantee.AT_LEAST_ONCE,
+            "enable.auto.offset.store": False,  # an offset is stored when its event is processed, not when it is read
+            "auto.offset.reset": "error",  # never a silent jump
+            "enable.partition.eof": True,
+        }
+        for name, value in fixed.items():
+            if name in given and str(given[name]).lower() != str(value).lower():
+                raise Usage(f"{name}={given[name]} would break {self.guarantee}", f"leave it away: it is {value} here")
+        usual = {"isolation.level": "read_committed"}
+        if given.get("group.protocol") != "consumer":
+            usual["partition.assignment.strategy"] = "cooperative-sticky"
+        return {**usual, **given, **fixed}
+
+    @property
+    def incremental(self) -> bool:
+        """Do partitions come and go one by one? Else all of them at once."""
+        given = librdkafka_settings(self.kafka)
+        strategy = given.get("partition.assignment.strategy", "cooperative-sticky")
+        return given.get("group.protocol") == "consumer" or strategy == "cooperative-sticky"

@@ -1,0 +1,131 @@
+"""Where the stories happen: a stack of its own with a proxy before every broker, for clients and for replication."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as DriverPartition
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from fencepost.cluster.client import Cluster
+from fencepost.cluster.failures import Missing
+from fencepost.cluster.topics import describe_topic, topic_id_and_partitions
+from fencepost.errors import Unreachable
+from fencepost.lab.proxy import Protocol, Proxy
+from fencepost.local import Stack
+from fencepost.local.ports import HOST, choose
+
+PATIENCE = 30.0
+# A client that notices within seconds what real ones notice within a minute.
+QUICK = {
+    "reconnect.backoff.ms": "20",
+    "reconnect.backoff.max.ms": "100",
+    "retry.backoff.ms": "20",
+    "retry.backoff.max.ms": "100",
+    "socket.timeout.ms": "1500",
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """Brokers with proxies before them, and a way past these for whoever checks."""
+
+    stack: Stack
+    proxy: Proxy
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """For the producers of a story: through the proxies, under a client id of their own."""
+        return {"bootstrap.servers": self.stack.bootstrap_servers, "client.id": f"story-{uuid4().hex}", **QUICK}
+
+    @property
+    def direct(self) -> dict[str, str]:
+        return {"bootstrap.servers": self.stack.direct_servers}
+
+    def topic(self, *replicas: list[int], min_in_sync: int = 2) -> str:
+        """A topic whose partitions are led by the first of their replicas, ready to be written to."""
+        name = f"story-{uuid4().hex}"
+        layout = [list(each) for each in replicas or ([1, 2, 3],)]
+        new = NewTopic(name, len(layout), replica_assignment=layout, config={"min.insync.replicas": str(min_in_sync)})
+        cluster = Cluster(self.direct)
+        cluster.tell(lambda: cluster.admin.create_topics([new])[name], f"topic {name}")
+        self.await_true(lambda: self.in_sync(name) == [set(each) for each in layout], f"{name} has no leaders")
+        return name
+
+    def in_sync(self, topic: str) -> list[set[int]]:
+        """By partition; empty while the broker that is asked has not heard of the topic."""
+        try:
+            return [set(each.in_sync) for each in describe_topic(Cluster(self.direct), topic).partitions]
+        except Missing:
+            return []
+
+    def leader(self, topic: str) -> int | None:
+        return describe_topic(Cluster(self.direct), topic).partitions[0].leader
+
+    def read(self, topic: str, isolation: str = "read_committed") -> list[bytes]:
+        """Every value that a reader gets now, partition by partition, in order."""
+        _, partitions = topic_id_and_partitions(Cluster(self.direct), topic)
+        reader = Consumer(
+            {
+                **self.direct,
+                "group.id": "nobody",
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 10,
+            }
+        )
+        found: dict[int | None, list[bytes]] = {partition: [] for partition in partitions}
+        reader.assign([DriverPartition(topic, partition, 0) for partition in partitions])
+        ended: set[int | None] = set()
+        while len(ended) < len(found):
+            message = reader.poll(PATIENCE)
+            if message is None:
+                raise Unreachable(f"{topic}: no record and no end within {PATIENCE:.0f} s")
+            if (error := message.error()) is None:
+                found[message.partition()].append(message.value() or b"")
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+        reader.close()
+        return [value for values in found.values() for value in values]
+
+    def await_read(self, topic: str, expected: Mapping[bytes, int]) -> None:
+        self.await_true(lambda: Counter(self.read(topic)) == Counter(expected), f"{topic} does not hold what it should")
+
+    @staticmethod
+    def await_true(condition: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Unreachable(f"{otherwise} after {PATIENCE:.0f} s")
+            time.sleep(0.02)
+
+
+@contextmanager
+def opened() -> Iterator[Field]:
+    """A field of one's own; everything is wiped at the end."""
+    with tempfile.TemporaryDirectory(prefix="fencepost-field-") as folder, Proxy() as proxy:
+        stack = Stack(Path(folder) / "home", quick_timeouts=True)
+        ports = {door: port for door, port in stack.prepare().items() if door[1] in ("CLIENT", "INTERNAL")}
+        taken = list(ports.values())
+        for (name, listener), port in ports.items():
+            taken.append(choose(None, taken))
+            proxy.listen(door_name(name, listener), (HOST, port), Protocol.KAFKA, port=taken[-1])
+            stack.advertise(name, listener, taken[-1])
+        try:
+            yield Field(stack.up(), proxy)
+        finally:
+            stack.down(wipe=True)
+
+
+def door_name(broker: str, listener: str) -> str:
+    """What the proxy calls the way to a broker's listener."""
+    return f"{broker}/{listener}"

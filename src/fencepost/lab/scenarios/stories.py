@@ -1,0 +1,27 @@
+"""The stories of the first hop, by name."""
+
+from __future__ import annotations
+
+from fencepost.lab.scenarios import sending, transactions
+from fencepost.lab.scenarios.shown import Story
+
+_TOLD = (
+    Story("fire-and-forget", "a request is lost on the way", sending.fire_and_forget),
+    Story(
+        "leader-dies",
+        "the leader dies before anybody copied what it acknowledged",
+        sending.leader_dies_before_replication,
+    ),
+    Story("below-min-in-sync", "too few replicas are in sync", sending.below_min_in_sync),
+    Story("invisible", "followers have not fetched yet what was acknowledged", sending.invisible_until_replicated),
+    Story(
+        "lost-acknowledgement", "the broker's answer is lost, and the client asks again", sending.lost_acknowledgement
+    ),
+    Story("retry-out-of-order", "of two requests the first is lost and repeated", sending.first_of_two_is_retried),
+    Story("restarted-producer", "the producer is killed with -9 and run again", transactions.restarted_producer),
+    Story("aborted-transaction", "somebody changes their mind half-way", transactions.aborted_transaction),
+    Story("zombie", "a producer stalls, is replaced, and wakes up", transactions.zombie),
+    Story("late-end", "a repeated EndTxn arrives in the next transaction", transactions.late_end_of_transaction),
+)
+
+STORIES = {story.name: story for story in _TOLD}

@@ -1,0 +1,299 @@
+"""The producer: settings from the guarantee, every send acked, refused, aborted or unknown, and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fencepost.cluster.client import Cluster
+from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Usage
+from fencepost.guarantee import Guarantee
+from fencepost.outcome import Outcome
+from fencepost.producing.book import Fate, Totals
+from fencepost.producing.client import Aborting, Client
+from fencepost.producing.events import Event, Headers, require_id
+from fencepost.producing.journal import Journal, NoJournal
+from fencepost.producing.outbox import Handle, Outbox
+from fencepost.producing.settings import Declaration, largest_record
+from fencepost.rules import Acks
+
+
+class Producer:
+    """Sends events to a topic under a declared guarantee. Use it in a `with` block: the end waits for every answer.
+
+    exactly-once without a transactional.id holds for as long as the producer lives: no retry doubles or reorders.
+    With one, events go in transactions, and a restart under the same id fences whatever the last session left.
+    One thread at a time.
+    """
+
+    def __init__(  # noqa: PLR0913  (words that a caller picks from)
+        self,
+        topic: str,
+        guarantee: Guarantee | str | None,
+        kafka: Mapping[str, str],
+        *,
+        acks: Acks | str | None = None,
+        transactional_id: str | None = None,
+        journal: Path | str | None = None,
+        identify: Callable[[bytes | None], str] | None = None,
+        receipts: bool = True,
+    ) -> None:
+        """Connects, and looks at the topic.
+
+        `kafka` holds Kafka's own settings; one that would break the declaration is refused. `identify` derives an
+        event's id from its value. `receipts=False` saves the work per answer: an outcome is then known when `flush`
+        returns or the transaction has ended, without its offset.
+        Raises Usage, UnsupportedGuarantee where the topic cannot carry the promise, Unreachable.
+        """
+        self.topic = topic
+        self._declaration = Declaration.of(guarantee, acks, transactional_id, receipts)
+        self._settings = self._declaration.settings(kafka)
+        cluster = Cluster(kafka)
+        self._declaration.require_topic(cluster, topic)
+        self._settings |= largest_record(cluster, topic, self._settings)
+        self._identify = identify
+        lines = Journal(journal, topic, self.guarantee.value) if journal else NoJournal()
+        self._outbox = Outbox(topic, self._declaration, kafka, lines)
+        self._transactions = 0
+        self._stopped: FencepostError | None = None
+        self._client: Client | None = Client(self._settings) if transactional_id is None else None
+        self.last_transaction: Outcome | None = None  # what the last one came to
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self._declaration.guarantee
+
+    @property
+    def producer_id(self) -> str:
+        """With an event's number, the id that it carries."""
+        return self._outbox.producer_id
+
+    def adopt(self, producer_id: str) -> None:
+        """Take the name of a source instead of a random one, before the first event."""
+        self._outbox.name(producer_id)
+
+    @property
+    def totals(self) -> Totals:
+        """How many events ended how, so far."""
+        return self._outbox.book.totals
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._client) if self._client else 0
+
+    # Sending
+
+    def send(
+        self,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        *,
+        id: str | None = None,  # noqa: A002  (the event's own word)
+        topic: str | None = None,
+    ) -> Handle:
+        """Hand an event over and return at once; waits only while the queue is full.
+
+        `id` is the caller's idempotency key. Raises Fenced when another producer took over, Usage outside of a
+        transaction where one is needed. What is refused at once (too large) is the handle's outcome.
+        """
+        client = self._ready()
+        given = self._identify(value) if id is None and self._identify else id
+        named = None if given is None else require_id(given)
+        with self._stopping():
+            return self._outbox.send(client, Event(value, key, headers=headers, id=named, topic=topic))
+
+    def send_all(self, events: Sequence[Event]) -> None:
+        """Many at once, numbered one after the other or, from a source, by their own numbers. No handles."""
+        client = self._ready()
+        with self._stopping():
+            self._outbox.send_all(client, events)
+
+    def flush(self) -> Totals:
+        """Wait until every event has its outcome; none takes longer than delivery.timeout.ms."""
+        if self._outbox.in_transaction:
+            raise Usage("a transaction is open, and its end decides", "leave its block first")
+        if self._client is not None and self._declaration.transactional_id is None:
+            with self._stopping():
+                self._client.drain()
+            self._outbox.settle_answered()
+        return self.totals
+
+    def take_refusals(self) -> list[tuple[int, str]]:
+        """The numbers of the events that were refused since the last call, and why."""
+        return self._outbox.take_refusals()
+
+    # Transactions
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Events that are read together or not at all, over partitions and topics.
+
+        Commits on a clean exit, aborts on an exception. Raises Refused or Unreachable when it had to be aborted
+        (nothing of it will be read), Fenced when another producer took over, Unknown when nobody can tell.
+        """
+        client = self._begin()
+        try:
+            yield self
+        except Aborting as error:
+            cause = self._first_failure(client) or error
+            self._abort(client, cause.message)
+            raise cause from error
+        except BaseException as error:
+            self._abort(client, f"the transaction was aborted: {error}")
+            raise
+        self._commit(client)
+
+    def add_offsets(self, offsets: list[Any], group: object) -> None:
+        """Positions of a consumer group that move with the transaction; the driver's own objects."""
+        with self._stopping():
+            self._ready().send_offsets(offsets, group)
+
+    def await_delivery(self) -> None:
+        """Wait for the answers within a transaction. Raises Refused when an event cannot be had: it aborts the rest."""
+        client = self._ready()
+        with self._stopping():
+            client.drain(lambda: bool(self._outbox.book.failed))  # after a failure the others are not sent any more
+            if failure := self._first_failure(client):
+                raise failure
+
+    def _first_failure(self, client: Client) -> FencepostError | None:
+        """Why the transaction cannot be committed: an event that was refused, where there is one."""
+        client.serve()
+        failed = self._outbox.book.failed
+        if not failed:
+            return None
+        number, fate = min(failed.items(), key=lambda one: (one[1].outcome is not Outcome.REFUSED, one[0]))
+        said = f"event {number} of the transaction failed: {fate.why}"
+        return Refused(said) if fate.outcome is Outcome.REFUSED else Aborting(said)
+
+    def take_over(self) -> Client:
+        """A client that owns the transactional.id: whoever had it before is fenced, and its transaction decided."""
+        self._drop()
+        client = Client(self._settings)
+        try:
+            client.begin()
+        except BaseException:
+            client.close()
+            raise
+        self._client = client
+        return client
+
+    def _begin(self) -> Client:
+        if self._declaration.transactional_id is None:
+            raise Usage("a transaction needs a name that a restart keeps", "give transactional_id=...")
+        if self._outbox.in_transaction:
+            raise Usage("a transaction is open already", "leave its block first")
+        if self._stopped is not None:
+            raise self._stopped
+        with self._stopping():
+            client = self.take_over() if self._client is None else self._client
+            client.begin_transaction()
+        self._transactions += 1
+        self._outbox.in_transaction = True
+        self._outbox.journal.transaction("begin", self._transactions)
+        return client
+
+    def _commit(self, client: Client) -> None:
+        try:
+            self.await_delivery()  # before the commit is asked for, a failure means that nothing will be read
+        except FencepostError as error:
+            self._abort(client, error.message)
+            raise
+        try:
+            client.commit()
+        except Aborting as error:
+            self._abort(client, error.message, commit_asked=True)
+            raise
+        except Fenced as error:
+            # One request that was turned down did nothing; of several, the first may have been granted.
+            word, outcome = ("unclear", Outcome.UNKNOWN) if client.repeated() else ("abort", Outcome.ABORTED)
+            self._end(word, Fate(outcome, error.message))
+            raise self._stop(error) from error
+        except FencepostError as error:
+            self._end("unclear", Fate(Outcome.UNKNOWN, error.message))
+            self._drop()
+            raise Unknown(f"it is not known whether the transaction was committed: {error.message}") from error
+        self._end("commit", Fate(Outcome.ACKED))
+        self._drop_if_repeated(client)
+
+    def _abort(self, client: Client, why: str, commit_asked: bool = False) -> None:
+        """Nothing of it will be read, whether or not the abort gets through: its successor or the broker ends it.
+
+        Unless a commit was asked for before: then only an abort that got through tells.
+        """
+        book = self._outbox.book
+        refused = {number: one for number, one in book.failed.items() if one.outcome is Outcome.REFUSED}
+        sound = not book.failed and not commit_asked
+        word, fate = "abort", Fate(Outcome.ABORTED, why)
+        try:
+            client.abort()
+        except FencepostError as error:
+            self._stop(error)
+            self._drop()
+            if commit_asked:
+                word, fate = "unclear", Fate(Outcome.UNKNOWN, error.message)
+        else:
+            if sound:
+                self._drop_if_repeated(client)
+            else:
+                self._drop()  # librdkafka has been seen to throw away what the next transaction sends
+        book.failed = refused  # the abort itself reports what it threw away as failed
+        self._end(word, fate)
+
+    def _drop_if_repeated(self, client: Client) -> None:
+        """A copy of the request that ended this transaction could end the next one: only a new epoch stops it."""
+        if client.repeated():
+            self._drop()
+
+    def _end(self, word: str, fate: Fate) -> None:
+        self.last_transaction = fate.outcome
+        self._outbox.end_transaction(word, self._transactions, fate)
+
+    # The end
+
+    def _ready(self) -> Client:
+        if self._stopped is not None:
+            raise self._stopped
+        outside = self._declaration.transactional_id is not None and not self._outbox.in_transaction
+        if self._client is None or outside:
+            raise Usage("this producer sends in transactions", "send inside `with producer.transaction():`")
+        return self._client
+
+    @contextmanager
+    def _stopping(self) -> Iterator[None]:
+        try:
+            yield
+        except FencepostError as error:
+            self._stop(error)
+            raise
+
+    def _stop(self, error: FencepostError) -> FencepostError:
+        """Fenced once is fenced for good. Whatever else ends a client, the next transaction gets a new one."""
+        if isinstance(error, Fenced) or (isinstance(error, Unknown) and self._declaration.transactional_id is None):
+            self._stopped = error
+        return error
+
+    def _drop(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            client.close()
+
+    def close(self, wait: bool = True) -> None:
+        """Wait for every answer, unless told otherwise, then end. Harmless when closed already."""
+        if wait and self._client is not None and self._stopped is None and not self._outbox.in_transaction:
+            self.flush()
+        self._outbox.settle_unanswered("the producer ended before the answer came")
+        self._drop()
+        self._outbox.journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(wait=kind is None or issubclass(kind, Exception))  # whoever interrupts does not want to wait

@@ -1,0 +1,78 @@
+"""`fencepost consume` and `fencepost.consume`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import fencepost
+from consuming.groups import Group
+from fencepost.cluster.client import wait_until
+from fencepost.cluster.groups import describe_group
+
+
+def words(group: Group, *more: str) -> list[str]:
+    where = ["--bootstrap-server", group.stack.bootstrap_servers, "--topic", group.name, "--group", group.name]
+    return [sys.executable, "-m", "fencepost", "consume", *where, *more]
+
+
+def test_events_are_printed_as_json_lines(group: Group) -> None:
+    group.produce(range(6))
+    done = subprocess.run(words(group, "--once"), capture_output=True, text=True, timeout=60, check=True)
+    shown = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(int(one["value"]) for one in shown) == list(range(6))
+    assert {(one["topic"], one["partition"], one["offset"]) for one in shown} == {
+        (group.name, number % 2, number // 2) for number in range(6)
+    }
+    again = subprocess.run(words(group, "--once"), capture_output=True, text=True, timeout=60, check=True)
+    assert again.stdout == ""
+
+
+def test_a_handler_is_loaded_from_a_file(group: Group, tmp_path: Path) -> None:
+    group.produce(range(4))
+    out = tmp_path / "out"
+    code = f"def handle(events):\n    open({str(out)!r}, 'a').write(''.join(e.value.decode() for e in events))\n"
+    (tmp_path / "mine.py").write_text(code)
+    argv = words(group, "--once", "--handler", str(tmp_path / "mine.py") + ":handle")
+    subprocess.run(argv, capture_output=True, timeout=60, check=True)
+    assert sorted(out.read_text()) == list("0123")
+
+
+def test_ctrl_c_finishes_the_batch_and_ends_with_130(group: Group) -> None:
+    group.produce(range(4))
+    with subprocess.Popen(words(group), stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for _ in range(4):
+            running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+
+    def committed() -> list[int | None]:
+        return [one.position for one in describe_group(group.cluster, group.name).partitions]
+
+    assert wait_until(lambda: committed() == [2, 2], 30)
+
+
+def test_what_cannot_be_held_is_refused_in_one_line(group: Group) -> None:
+    for more in (["--guarantee", "exactly-once"], ["--guarantee", "at-most-once", "--commit", "auto"], ["--per", "x"]):
+        refused = subprocess.run(words(group, *more), capture_output=True, text=True, timeout=60, check=False)
+        assert (refused.returncode, refused.stderr.count("\n"), refused.stdout) == (2, 1, ""), refused.stderr
+
+
+def test_the_library_is_one_call(group: Group) -> None:
+    group.produce(range(10))
+    seen: list[bytes | None] = []
+    done = fencepost.consume(
+        lambda events: seen.extend(event.value for event in events),
+        topic=group.name,
+        group=group.name,
+        guarantee="at-least-once",
+        kafka=group.kafka,
+        commit="async",
+        per="record",
+        once=True,
+    )
+    assert (len(seen), done.events) == (10, 10)

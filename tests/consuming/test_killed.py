@@ -1,0 +1,133 @@
+"""Consumers that are killed or stopped at every step: what each style gives away, and what exactly once does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consuming.groups import Group
+from fencepost.consuming.consumer import Consumption
+from fencepost.consuming.settings import ConsumerSettings
+from fencepost.errors import Refused
+from fencepost.guarantee import Guarantee
+from fencepost.lab.crash import visits
+
+EVENTS = 60
+EXACTLY_ONCE = {"guarantee": "exactly-once"}
+QUICK = {"session.timeout.ms": "6000", "max.poll.interval.ms": "6000"}  # so that a dead member is missed soon
+
+
+def carried(group: Group, tmp_path: Path, step: str, **work: Any) -> None:
+    """Killed at the second batch of partition 0 that reaches this step; run again until everything is read."""
+    witness = tmp_path / "witness"
+    work = {"settings": QUICK, **work}
+    with group.process(**work, crash=[step, "kill", str(witness), 2]) as first:
+        assert first.ended() == -9, first.log.read_text()
+    assert visits(witness)[-1].acted
+    with group.process(**work) as second:
+        assert second.ended() == 0, second.log.read_text()
+
+
+@pytest.mark.parametrize("commit", ["sync", "async", "auto"])
+def test_at_least_once_killed_between_processing_and_commit_repeats_and_loses_nothing(
+    group: Group, tmp_path: Path, commit: str
+) -> None:
+    group.produce(range(EVENTS))
+    carried(group, tmp_path, "written", guarantee="at-least-once", commit=commit)
+    assert group.lost(EVENTS) == 0
+    assert group.doubled() >= 10  # the batch in hand; what auto and async had not committed yet comes on top
+
+
+def test_at_least_once_killed_right_after_a_synchronous_commit_repeats_nothing(group: Group, tmp_path: Path) -> None:
+    group.produce(range(EVENTS))
+    carried(group, tmp_path, "advanced", guarantee="at-least-once", commit="sync")
+    assert (group.lost(EVENTS), group.doubled()) == (0, 0)
+
+
+def test_at_most_once_killed_between_commit_and_processing_loses_a_batch_and_doubles_nothing(
+    group: Group, tmp_path: Path
+) -> None:
+    group.produce(range(EVENTS))
+    carried(group, tmp_path, "advanced", guarantee="at-most-once")
+    assert (group.lost(EVENTS), group.doubled()) == (10, 0)
+
+
+def test_at_most_once_per_record_loses_one_event(group: Group, tmp_path: Path) -> None:
+    group.produce(range(EVENTS))
+    carried(group, tmp_path, "advanced", guarantee="at-most-once", per="record")
+    assert (group.lost(EVENTS), group.doubled()) == (1, 0)
+
+
+@pytest.mark.parametrize("step", ["started", "written", "advanced", "delivered"])
+def test_exactly_once_killed_at_any_step(group: Group, tmp_path: Path, step: str) -> None:
+    table = _table(group)
+    group.produce(range(EVENTS))
+    carried(group, tmp_path, step, **EXACTLY_ONCE, dsn=group.stack.dsn, table=table)
+    assert _rows(group, table) == list(range(EVENTS))
+
+
+@pytest.mark.parametrize("step", ["written", "advanced"])
+def test_exactly_once_a_zombie_that_wakes_up_after_its_successor_writes_nothing(
+    group: Group, tmp_path: Path, step: str
+) -> None:
+    table, witness = _table(group), tmp_path / "witness"
+    group.produce(range(EVENTS))
+    work: dict[str, Any] = {**EXACTLY_ONCE, "dsn": group.stack.dsn, "table": table, "settings": QUICK}
+    with group.process(**work, crash=[step, "stop", str(witness), 2]) as zombie:
+        zombie.wait_until(lambda: visits(witness) and visits(witness)[-1].acted, "it stands in mid-transaction")
+        zombie.stand_still()
+        with group.process(**work) as successor:
+            assert successor.ended() == 0, successor.log.read_text()
+        assert _rows(group, table) == list(range(EVENTS))
+        zombie.wake()
+        assert zombie.ended() == 0, zombie.log.read_text()
+    assert _rows(group, table) == list(range(EVENTS))
+
+
+def test_control_a_zombie_with_an_effect_elsewhere_doubles(group: Group, tmp_path: Path) -> None:
+    group.produce(range(EVENTS))
+    work: dict[str, Any] = {"guarantee": "at-least-once", "commit": "sync", "settings": QUICK}
+    witness = tmp_path / "witness"
+    with group.process(**work, crash=["written", "stop", str(witness), 2]) as zombie:
+        zombie.wait_until(lambda: visits(witness) and visits(witness)[-1].acted, "it has processed and not committed")
+        zombie.stand_still()
+        with group.process(**work) as successor:
+            assert successor.ended() == 0, successor.log.read_text()
+        zombie.wake()
+        zombie.ended()
+    assert group.lost(EVENTS) == 0
+    assert group.doubled() >= 10
+
+
+def test_exactly_once_a_handler_that_fails_leaves_nothing_of_its_call(group: Group) -> None:
+    table = _table(group)
+    group.produce(range(10))
+    failures = iter([True])
+
+    def handle(events: Any, tx: Any) -> None:
+        tx.executemany(f"INSERT INTO {table} VALUES (%s)", [(int(event.value),) for event in events])
+        if next(failures, False):
+            raise ConnectionError("after the first insert")
+
+    settings = ConsumerSettings(group.kafka, group.name, group.name, Guarantee.EXACTLY_ONCE)
+    done = Consumption(settings, handle, group.stack.dsn).run(True)
+    assert (_rows(group, table), done.events) == (list(range(10)), 10)
+
+
+def test_exactly_once_a_handler_must_leave_the_transaction_alone(group: Group) -> None:
+    group.produce(range(10))
+    settings = ConsumerSettings(group.kafka, group.name, group.name, Guarantee.EXACTLY_ONCE)
+    with pytest.raises(Refused, match="ended the transaction"):
+        Consumption(settings, lambda _events, tx: tx.execute("COMMIT"), group.stack.dsn).run(True)
+
+
+def _table(group: Group) -> str:
+    table = group.name.replace("-", "_")
+    group.sql(f"CREATE TABLE {table} (number bigint)")
+    return table
+
+
+def _rows(group: Group, table: str) -> list[int]:
+    return sorted(number for (number,) in group.sql(f"SELECT number FROM {table}"))

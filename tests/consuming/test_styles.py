@@ -1,0 +1,189 @@
+"""Every commit style reads everything once when nothing goes wrong, and gives what it says when something does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from consuming.groups import Group
+from fencepost.cluster.client import wait_until
+from fencepost.cluster.groups import describe_group
+from fencepost.consuming.commits import Commit
+from fencepost.consuming.consumer import Consumption
+from fencepost.consuming.events import Event
+from fencepost.consuming.handling import HandlerFailed
+from fencepost.consuming.settings import ConsumerSettings, Per
+from fencepost.errors import PositionLost, RecordsGone, UnsupportedGuarantee, Usage
+from fencepost.guarantee import Guarantee
+
+AMO, ALO = Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE
+STYLES = [
+    (AMO, Commit.SYNC, Per.BATCH),
+    (AMO, Commit.SYNC, Per.RECORD),
+    (ALO, Commit.AUTO, Per.BATCH),
+    (ALO, Commit.SYNC, Per.BATCH),
+    (ALO, Commit.SYNC, Per.RECORD),
+    (ALO, Commit.SYNC, 0.05),
+    (ALO, Commit.ASYNC, Per.BATCH),
+    (ALO, Commit.ASYNC, Per.RECORD),
+    (ALO, Commit.ASYNC, 0.05),
+]
+
+
+def settings(group: Group, guarantee: Guarantee = ALO, commit: Commit = Commit.SYNC, **more: Any) -> ConsumerSettings:
+    return ConsumerSettings(group.kafka, group.name, group.name, guarantee, commit, **{"batch": 20, **more})
+
+
+def numbers(events: list[Event]) -> list[int]:
+    return [int(event.value or b"") for event in events]
+
+
+def committed(group: Group) -> dict[int, int | None]:
+    return {one.partition: one.position for one in describe_group(group.cluster, group.name).partitions}
+
+
+@pytest.mark.parametrize(("guarantee", "commit", "per"), STYLES)
+def test_everything_once_and_the_position_at_the_end(
+    group: Group, guarantee: Guarantee, commit: Commit, per: Per | float
+) -> None:
+    group.produce(range(100))
+    seen: list[int] = []
+    done = Consumption(settings(group, guarantee, commit, per=per), lambda events: seen.extend(numbers(events))).run(
+        True
+    )
+    assert (sorted(seen), done.events) == (list(range(100)), 100)
+    assert committed(group) == {0: 50, 1: 50}
+
+
+def test_the_next_run_goes_on_where_the_group_stands(group: Group) -> None:
+    group.produce(range(10))
+    first: list[int] = []
+    Consumption(settings(group), lambda events: first.extend(numbers(events))).run(True)
+    group.produce(range(10, 16))
+    second: list[int] = []
+    Consumption(settings(group), lambda events: second.extend(numbers(events))).run(True)
+    assert sorted(second) == list(range(10, 16))
+
+
+def test_a_handler_that_fails_is_called_again_and_then_the_event_is_named_and_nothing_after_it_committed(
+    group: Group,
+) -> None:
+    group.produce(range(0, 20, 2))  # partition 0, offsets 0 to 9
+    calls: list[int] = []
+
+    def handle(events: list[Event]) -> None:
+        calls.extend(numbers(events))
+        if numbers(events) == [8]:
+            raise ValueError("no such customer")
+
+    with pytest.raises(HandlerFailed, match=f"{group.name}/0 offset 4") as failed:
+        Consumption(settings(group, per=Per.RECORD, retries=2), handle).run(True)
+    assert "ValueError" in str(failed.value)
+    assert calls == [0, 2, 4, 6, 8, 8, 8]
+    assert committed(group)[0] == 4
+
+
+def test_a_handler_that_recovers_costs_nothing(group: Group) -> None:
+    group.produce(range(4))
+    failures = iter([True, False])
+
+    def handle(events: list[Event]) -> None:
+        if next(failures, False):
+            raise ConnectionError
+
+    assert Consumption(settings(group), handle).run(True).events == 4
+
+
+def test_a_handler_slower_than_the_poll_interval_keeps_its_membership(group: Group) -> None:
+    group.produce([0, 2])
+    quick = {"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"}
+    slow = ConsumerSettings({**group.kafka, **quick}, group.name, group.name, ALO, per=Per.RECORD)
+    done = Consumption(slow, lambda _: time.sleep(7)).run(True)  # the handler is slow, nothing is waited for
+    assert (done.events, done.given_up) == (2, 0)
+
+
+def test_where_to_start_is_resolved_once(group: Group) -> None:
+    group.produce(range(10))
+    seen: list[int] = []
+
+    def read(start: Any) -> None:
+        Consumption(settings(group, start=start), lambda events: seen.extend(numbers(events))).run(True)
+
+    with pytest.raises(PositionLost):
+        read("committed")
+    read("latest")
+    group.produce(range(10, 14))
+    read("latest")  # the group has a position now: it goes on from there
+    assert sorted(seen) == list(range(10, 14))
+
+
+def test_a_position_that_the_topic_does_not_hold_any_more_is_an_error_and_no_jump(group: Group) -> None:
+    from confluent_kafka import TopicPartition as DriverPartition
+
+    group.produce(range(20))
+    Consumption(settings(group), lambda _events: None).run(True)
+    group.produce(range(20, 40))
+    group.cluster.admin.delete_records([DriverPartition(group.name, 0, 15)])[
+        DriverPartition(group.name, 0, 15)
+    ].result()
+    with pytest.raises(RecordsGone, match="15"):
+        Consumption(settings(group), lambda _events: None).run(True)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"partition.assignment.strategy": "range"},
+        {"partition.assignment.strategy": "cooperative-sticky"},
+        {"group.protocol": "consumer"},
+    ],
+    ids=["range", "cooperative-sticky", "KIP-848"],
+)
+@pytest.mark.parametrize(
+    "commit",
+    [
+        Commit.SYNC,
+        pytest.param(Commit.ASYNC, marks=pytest.mark.proof),
+        pytest.param(Commit.AUTO, marks=pytest.mark.proof),
+    ],
+)
+def test_a_second_member_joins_and_leaves_under_load_and_nothing_is_lost_or_doubled(
+    group: Group, commit: Commit, more: dict[str, str]
+) -> None:
+    group.produce(range(400))
+    chosen = ConsumerSettings({**group.kafka, **more}, group.name, group.name, ALO, commit, batch=10)
+    seen: list[tuple[str, int]] = []
+
+    def handler(who: str) -> Callable[[list[Event]], None]:
+        def handle(events: list[Event]) -> None:
+            seen.extend((who, number) for number in numbers(events))
+            time.sleep(0.1)  # the handler is slow, nothing is waited for
+
+        return handle
+
+    members = {who: Consumption(chosen, handler(who)) for who in ("first", "second")}
+    threads = {who: threading.Thread(target=member.run) for who, member in members.items()}
+    threads["first"].start()
+    assert wait_until(lambda: len(seen) > 50, 60)
+    threads["second"].start()
+    assert wait_until(lambda: any(who == "second" for who, _ in seen), 60), "the second member got nothing"
+    members["second"].stop.set()
+    threads["second"].join(60)
+    assert wait_until(lambda: len({number for _, number in seen}) == 400, 60)
+    members["first"].stop.set()
+    threads["first"].join(60)
+    assert sorted(number for _, number in seen) == list(range(400))
+
+
+def test_combinations_that_cannot_hold_are_refused_with_the_reason(group: Group) -> None:
+    with pytest.raises(UnsupportedGuarantee, match="auto-commit"):
+        settings(group, AMO, Commit.AUTO)
+    with pytest.raises(UnsupportedGuarantee, match="not committed together"):
+        Consumption(settings(group, Guarantee.EXACTLY_ONCE), lambda _events: None)
+    stored = ConsumerSettings({**group.kafka, "enable.auto.offset.store": "true"}, group.name, group.name, ALO)
+    with pytest.raises(Usage, match="would break"):
+        Consumption(stored, lambda _events: None).run(True)

@@ -1,0 +1,144 @@
+"""Answers that do not come: unknown is told as unknown, and stragglers do not reach the next transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from fencepost import Producer
+from fencepost.errors import Unknown
+from fencepost.guarantee import Guarantee
+from fencepost.lab.proxy import Action, Api, Direction, Rule
+from fencepost.lab.scenarios.field import Field
+from fencepost.outcome import Outcome
+from fencepost.producing import client as client_module
+from fencepost.producing.bookmark import Bookmark
+from fencepost.producing.events import Event
+from fencepost.producing.outbox import Handle
+from fencepost.producing.resuming import Errand, Run
+from fencepost.producing.sources import numbered_orders
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(client_module, "PATIENCE_SECONDS", 2.0)
+
+
+@pytest.fixture(autouse=True)
+def healed(field: Field) -> Iterator[None]:
+    yield
+    field.proxy.clear()
+
+
+def send_all(producer: Producer, values: list[bytes], handles: list[Handle]) -> None:
+    with producer.transaction():
+        handles += [producer.send(value) for value in values]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_send_that_timed_out_is_unknown_though_it_is_in_the_log(field: Field, guarantee: str) -> None:
+    topic, kafka = field.topic(), field.kafka | {"delivery.timeout.ms": "2000", "socket.timeout.ms": "60000"}
+    with Producer(topic, guarantee, kafka) as producer:
+        producer.send(b"warm")
+        producer.flush()
+        rule = field.proxy.add(
+            Rule(
+                action=Action.HOLD,
+                direction=Direction.RESPONSE,
+                request=Api.PRODUCE,
+                client=kafka["client.id"],
+            )
+        )
+        handle = producer.send(b"doubtful")
+        producer.flush()
+        assert handle.outcome is Outcome.UNKNOWN
+        assert "timed out" in handle.why
+        assert field.proxy.witness(rule).hits >= 1
+    assert Counter(field.read(topic)) == Counter([b"warm", b"doubtful"])
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_commit_without_an_answer_is_unknown_and_the_next_transaction_goes_on(
+    field: Field, direction: Direction
+) -> None:
+    topic, kafka = field.topic(), field.kafka
+    with Producer(topic, "exactly-once", kafka, transactional_id=topic) as producer:
+        handles: list[Handle] = []
+        send_all(producer, [b"warm"], handles)
+        rule = field.proxy.add(
+            Rule(action=Action.DROP, direction=direction, request=Api.END_TXN, client=kafka["client.id"])
+        )
+        with pytest.raises(Unknown, match="not known whether"):
+            send_all(producer, [b"doubtful"], handles)
+        field.proxy.release(rule)
+        assert handles[1].outcome is Outcome.UNKNOWN
+        send_all(producer, [b"next"], handles)
+        assert handles[2].outcome is Outcome.ACKED
+    arrived = [b"doubtful"] if direction is Direction.RESPONSE else []
+    field.await_read(topic, Counter([b"warm", *arrived, b"next"]))
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_source_whose_commit_has_no_answer_looks_at_its_position_and_doubles_nothing(
+    field: Field, direction: Direction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, kafka = field.topic(), field.kafka
+    run = Run(kafka, Errand(topic, Guarantee.EXACTLY_ONCE, "doubt"), numbered_orders(200))
+    rule = field.proxy.add(
+        Rule(action=Action.DROP, direction=direction, request=Api.END_TXN, client=kafka["client.id"], skip=1)
+    )  # the first one stores where the source begins
+    take_over = run.producer.take_over
+    taken: list[int] = []
+
+    def heal() -> object:
+        if taken:
+            field.proxy.release(rule)
+        taken.append(1)
+        return take_over()
+
+    monkeypatch.setattr(run.producer, "take_over", heal)
+    carried = run.carry().carried
+    assert field.proxy.witness(rule).hits >= 1
+    assert (carried.sent, carried.acked, carried.unknown) == (200, 200, 0)
+    assert len(taken) == 2
+    field.await_true(lambda: len(field.read(topic)) == 200, "not all of it is there")
+    assert set(Counter(field.read(topic)).values()) == {1}
+
+
+def test_after_a_repeated_end_the_client_is_replaced_before_the_next_transaction(field: Field) -> None:
+    topic, kafka = field.topic(), field.kafka
+    with Producer(topic, "exactly-once", kafka, transactional_id=topic) as producer:
+        send_all(producer, [b"one"], [])
+        first = producer._client
+        field.proxy.add(Rule(action=Action.HOLD_DETACH, request=Api.END_TXN, client=kafka["client.id"], count=1))
+        send_all(producer, [b"two"], [])
+        send_all(producer, [b"three"], [])
+        assert first is not None
+        assert producer._client is not first
+
+
+def test_a_late_position_does_not_go_back(field: Field) -> None:
+    """Without a new epoch the held request would put the first place into the second transaction."""
+    topic, kafka = field.topic(), field.kafka
+    bookmark = Bookmark(field.direct, topic, topic)
+    with Producer(topic, "exactly-once", kafka, transactional_id=topic, receipts=False) as producer:
+        rule = field.proxy.add(
+            Rule(action=Action.HOLD_DETACH, request=Api.TXN_OFFSET_COMMIT, client=kafka["client.id"], count=1)
+        )
+        with producer.transaction():
+            producer.send_all([Event(b"one")])
+            bookmark.move_with(producer, {"number": 1})
+        assert field.proxy.witness(rule).hits == 1
+        assert bookmark.read() == {"number": 1}
+        with producer.transaction():
+            producer.send_all([Event(b"two")])
+            bookmark.move_with(producer, {"number": 2})
+            field.proxy.release(rule)
+            field.proxy.wait_done(rule)
+    assert bookmark.read() == {"number": 2}
+    bookmark.close()

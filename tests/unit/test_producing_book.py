@@ -1,0 +1,105 @@
+"""What became of each event, by its number."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.outcome import Outcome
+from fencepost.producing.book import PENDING, Book, Fate, Settled, runs
+
+ACKED = Fate(Outcome.ACKED)
+REFUSED = Fate(Outcome.REFUSED, "too large")
+UNKNOWN = Fate(Outcome.UNKNOWN, "timed out")
+ABORTED = Fate(Outcome.ABORTED, "aborted")
+
+
+def test_an_event_without_an_answer_is_unknown() -> None:
+    book = Book()
+    book.sent(1, 3)
+    assert book.fate(2) == PENDING
+    assert book.fate(2).outcome is Outcome.UNKNOWN
+
+
+def test_what_did_not_fail_is_settled_with_the_others_in_ranges() -> None:
+    book = Book()
+    book.sent(1, 500)
+    book.fail(481, REFUSED)
+    book.fail(1, UNKNOWN)
+    assert book.settle(ACKED) == [
+        Settled(1, 1, UNKNOWN),
+        Settled(2, 480, ACKED),
+        Settled(481, 481, REFUSED),
+        Settled(482, 500, ACKED),
+    ]
+    assert [book.fate(number) for number in (1, 2, 481, 500, 501)] == [UNKNOWN, ACKED, REFUSED, ACKED, PENDING]
+    assert book.totals.outcomes == {Outcome.ACKED: 498, Outcome.REFUSED: 1, Outcome.UNKNOWN: 1}
+    assert not book.totals.all_acked
+
+
+def test_answers_settle_the_events_before_the_first_that_still_waits() -> None:
+    book = Book()
+    book.sent(1, 4)
+    book.ack(1)
+    book.ack(4)
+    book.fail(2, REFUSED)
+    assert book.settle_answered() == [Settled(1, 1, ACKED), Settled(2, 2, REFUSED)]
+    assert [book.fate(number) for number in (3, 4)] == [PENDING, ACKED]
+    book.ack(3)
+    assert book.settle_answered() == [Settled(3, 4, ACKED)]
+    assert book.settle_answered() == []
+
+
+def test_an_event_that_is_sent_again_after_an_abort_has_its_last_fate() -> None:
+    book = Book()
+    book.sent(1, 10)
+    book.settle(ABORTED)
+    assert book.fate(7) == ABORTED
+    book.sent(1, 10)
+    assert book.fate(7) == PENDING
+    book.settle(ACKED)
+    assert book.fate(7) == ACKED
+
+
+def test_of_a_settled_event_nothing_new_is_learnt() -> None:
+    book = Book()
+    book.sent(1, 2)
+    book.settle(ACKED)
+    book.fail(1, UNKNOWN)
+    assert book.fate(1) == ACKED
+
+
+def test_memory_does_not_grow_with_events_that_fared_alike() -> None:
+    book = Book()
+    for first in range(1, 100_001, 1000):
+        book.sent(first, first + 999)
+        book.settle(ACKED)
+    assert len(book._settled) == 1
+
+
+@given(st.lists(st.sampled_from([ACKED, REFUSED, UNKNOWN]), min_size=1, max_size=60), st.data())
+def test_every_event_keeps_its_own_fate_in_whatever_order_the_answers_come(
+    fates: list[Fate], data: st.DataObject
+) -> None:
+    book = Book()
+    book.sent(1, len(fates))
+    for at in data.draw(st.permutations(range(len(fates)))):
+        if fates[at] is ACKED:
+            book.ack(at + 1)
+        else:
+            book.fail(at + 1, fates[at])
+        if data.draw(st.booleans()):
+            book.settle_answered()
+    book.settle_answered()
+    assert [book.fate(number) for number in range(1, len(fates) + 1)] == fates
+    assert book.totals.outcomes.total() == len(fates)
+
+
+@given(st.sets(st.integers(1, 60)))
+def test_runs_cover_exactly_the_numbers(numbers: set[int]) -> None:
+    ordered = sorted(numbers)
+    parts = list(runs(ordered))
+    assert [number for first, last in parts for number in range(first, last + 1)] == ordered
+    assert all(last + 1 < first for (_, last), (first, _) in itertools.pairwise(parts))
