@@ -34,10 +34,10 @@ class BatchDone:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Something does not answer; the run will try again."""
+    """Something does not answer; the run will try again, or goes on as soon as an answer comes."""
 
     trouble: str
-    seconds: float
+    seconds: float | None  # until the next try; None: it only waits for an answer
 
 
 News = Started | BatchDone | Waiting

@@ -6,7 +6,7 @@ Trouble ends the engine's work; the next try starts from the ledger, on the same
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from fencepost.delivery import Ledger, Observer, nobody
 from fencepost.errors import FencepostError, Rewound, Unknown, Unreachable, Usage
-from fencepost.model import Tenure, TopicPartition
+from fencepost.model import Landed, Tenure, TopicPartition
 from fencepost.news import BatchDone, Listener, PartitionsAdded, Started, Waiting, unheard
 from fencepost.spec import PipelineSpec, load
 
@@ -41,8 +41,11 @@ class Engine(Protocol):
 
     def topic_ids(self) -> Mapping[str, str]: ...
 
-    def carry(self, tenure: Tenure, once: bool, report: Callable[[BatchDone], None]) -> None:
+    def carry(self, tenure: Tenure, once: bool, report: Callable[[BatchDone | Waiting], None]) -> None:
         """Carry batches until drained (once) or stopped. Raises what went wrong, PartitionsAdded between batches."""
+
+    def landed(self, runs: Collection[UUID], first: Mapping[TopicPartition, int]) -> Landed | None:
+        """What these tokens committed from there on, told by the ledger; None where it cannot tell."""
 
 
 EngineMaker = Callable[[PipelineSpec, Event, Observer], AbstractContextManager[Engine]]
@@ -63,6 +66,11 @@ class Summary:
         self.rows += done.rows
         self.dead += done.dead
         self.positions.update(done.positions)
+
+    def settle(self, landed: Landed | None) -> None:
+        """Count what was committed in attempts that failed afterwards too: no batch told of it."""
+        if landed is not None:
+            self.rows, self.dead = landed.rows, landed.dead
 
 
 class Pipeline:
@@ -93,15 +101,17 @@ class Pipeline:
             summary.positions.update(tenure.positions)
             patience = _Patience(ONCE_GIVES_UP_AFTER if once else None)
 
-            def landed(done: BatchDone) -> None:
-                patience.renew()
-                summary.add(done)
-                self._listen(done)
+            def hear(news: BatchDone | Waiting) -> None:
+                if isinstance(news, BatchDone):
+                    patience.renew()
+                    summary.add(news)
+                self._listen(news)
 
+            first, runs = dict(tenure.positions), [tenure.run]
             while not self._stop.is_set():
                 try:
                     self._listen(Started(tenure.run, tenure.epoch, tenure.positions))
-                    engine.carry(tenure, once, landed)
+                    engine.carry(tenure, once, hear)
                     break
                 except (Unreachable, Unknown, Rewound) as trouble:
                     self._wait(patience, trouble)
@@ -109,6 +119,8 @@ class Pipeline:
                     pass
                 summary.restarts += 1
                 tenure = self._resume(engine, tenure, patience)
+                first, runs = {**tenure.positions, **first}, [*runs, tenure.run]
+            summary.settle(engine.landed(runs, first))
         return summary
 
     def _take_over(self, engine: Engine) -> Tenure:

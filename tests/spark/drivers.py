@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark import SparkContext
 
 from fencepost.machine import process
@@ -35,13 +36,19 @@ def go_on(pid: int) -> None:
         process.send(identity, signal.SIGCONT)
 
 
-@contextmanager
-def spark_held() -> Iterator[None]:
-    """The Spark of a run in this very process stands still inside the block."""
+def spark_here() -> process.Identity:
+    """The Spark of a run in this very process."""
     gateway = SparkContext._gateway
     assert gateway is not None
     identity = process.identify(gateway.proc.pid)
     assert identity is not None
+    return identity
+
+
+@contextmanager
+def spark_held() -> Iterator[None]:
+    """The Spark of a run in this very process stands still inside the block."""
+    identity = spark_here()
     held = process.send_all(identity, signal.SIGSTOP)
     try:
         wait_for(lambda: all(map(process.stopped, held)), "every process of Spark stands still")
@@ -94,6 +101,20 @@ class Driver:
         self._child.wait()
         wait_for(lambda: not any(map(process.alive, killed)), "every process of the driver is gone")
 
+    def kill_spark(self) -> None:
+        """SIGKILL to Spark's JVM alone, whose children are left to themselves."""
+        (java,) = self.spark()
+        process.send(java, signal.SIGKILL)
+
+    def spark(self) -> list[process.Identity]:
+        """Its JVM, as soon as there is one."""
+        return [one for one in process.family(self._identity) if psutil.Process(one.pid).name() == "java"]
+
+    def left_behind(self) -> bool:
+        """Is there a process, of whatever parent, whose command line names the driver's scratch folder?"""
+        found = psutil.process_iter(["cmdline"])
+        return any(str(self.scratch) in word for one in found for word in one.info["cmdline"] or [])
+
     def stop(self) -> None:
         """SIGSTOP to all of it, in effect on return."""
         held = process.send_all(self._identity, signal.SIGSTOP)
@@ -113,6 +134,13 @@ def pipeline_process(spec: Path, *words: str, env: Mapping[str, str] | None = No
 
 
 @contextmanager
+def run_command(spec: Path, *words: str) -> Iterator[Driver]:
+    """`fencepost run`, as a user starts it."""
+    with _driving([sys.executable, "-m", "fencepost", "run", "--spec", str(spec), *words], spec.parent) as driver:
+        yield driver
+
+
+@contextmanager
 def naive_process(folder: Path, settings: dict[str, Any]) -> Iterator[Driver]:
     with _driver("naive_process.py", [json.dumps(settings)], folder) as driver:
         yield driver
@@ -120,7 +148,13 @@ def naive_process(folder: Path, settings: dict[str, Any]) -> Iterator[Driver]:
 
 @contextmanager
 def _driver(program: str, words: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> Iterator[Driver]:
-    driver = Driver([sys.executable, str(TESTS / "spark" / program), *words], folder, env)
+    with _driving([sys.executable, str(TESTS / "spark" / program), *words], folder, env) as driver:
+        yield driver
+
+
+@contextmanager
+def _driving(argv: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> Iterator[Driver]:
+    driver = Driver(argv, folder, env)
     try:
         yield driver
     finally:

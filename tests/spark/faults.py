@@ -8,9 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from fencepost.delivery import Observer
 from fencepost.lab.crash import Deed, MidCopy
+from fencepost.machine import process
 from fencepost.model import Batch, Step
 
 
@@ -42,6 +45,28 @@ class StopOn:
         text = f"from pathlib import PosixPath\nfrom spark.faults import StopOn\nstop = {self!r}\n"
         (folder / "stop_on.py").write_text(text)
         return {"arrow": "stop_on.py:stop"}
+
+
+@dataclass(frozen=True)
+class FailAfter:
+    """A transform on Spark that fails on this id, as soon as somebody left a word in the witness file."""
+
+    id: int
+    witness: Path
+
+    def __call__(self, events: DataFrame) -> DataFrame:
+        def checked(id_: int) -> int:
+            if id_ == self.id:
+                process.until(self.witness.exists, 60.0)
+                raise ValueError(f"not {id_}")
+            return id_
+
+        return events.select(f.udf(checked, "long", useArrow=False)("id").alias("id"), "_from")
+
+    def in_file(self, folder: Path) -> dict[str, str]:
+        text = f"from pathlib import PosixPath\nfrom spark.faults import FailAfter\nfail = {self!r}\n"
+        (folder / "fail_after.py").write_text(text)
+        return {"spark": "fail_after.py:fail"}
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fencepost.errors import Poison
+from fencepost.lab.crash import CrashPoint, Deed
+from fencepost.model import Step
+from spark.faults import FailAfter
 from spark.flows import Flow
 
 
@@ -92,6 +96,39 @@ def test_what_the_task_itself_cannot_take_is_put_aside_too(flow: Flow, kind: str
     assert letter[:4] == (flow.name, 1, 3, bad.value)
     assert bad.reason in letter[-1]
     assert flow.positions() == {0: 100, 1: 100}
+
+
+NOT_ONE_DOCUMENT = [
+    b'{"id": 1, "s": "1"}{"id": 2, "s": "2"}',
+    b'{"id": 1}\n{"id": 2}',
+    b'{"id": 1},{"id": 2}',
+    b'{"id": 1},"s": "2"',
+    b'{"id": 1}]',
+    b'{"id": 1}}',
+    b'{"id": 1} and more',
+    b"null",
+    b'[{"id": 1}]',
+    b"",
+]
+
+
+def test_a_value_that_is_not_exactly_one_document_is_a_bad_record(flow: Flow) -> None:
+    good = {20: b' {"id": 20, "s": "}{"}\n', 21: b'{"s": "21", "id": 21}', 22: b'{"id": 22, "s": "]}"}'}
+    bad = dict(enumerate(NOT_ONE_DOCUMENT))
+    flow.produce(range(30), bad | good)
+    run = flow.run(transform=TEXT, on_error="dead_letter")
+    assert sorted(flow.landed()) == list(range(len(bad), 30))
+    assert run.dead == len(bad)
+    assert sorted(letter[3] for letter in _letters(flow)) == sorted(bad.values())
+
+
+def test_rows_of_an_attempt_that_failed_in_another_partition_are_counted(flow: Flow, tmp_path: Path) -> None:
+    flow.produce(range(200))
+    witness = tmp_path / "delivered"
+    comes_by = CrashPoint(Step.DELIVERED, flow.partition(0), Deed.FAIL, witness, time=1_000)  # and does nothing
+    run = flow.run(comes_by, transform=FailAfter(7, witness).in_file(tmp_path), on_error="dead_letter")
+    assert [done.already for done in run.batches()] == [1]  # partition 0 landed before the job failed
+    assert (len(flow.landed()), run.rows, run.dead) == (199, 199, 1)
 
 
 def _letters(flow: Flow) -> list[Any]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fencepost.lab.crash import visits
+from fencepost.lab.proxy import Block, Protocol, Proxy
 from fencepost.news import Waiting
-from spark.drivers import go_on, pipeline_process
+from spark.drivers import go_on, pipeline_process, wait_for
 from spark.flows import Flow, Running
 
 
@@ -42,6 +50,7 @@ def test_a_run_goes_on_without_the_broker_that_led_a_partition(flow: Flow) -> No
         try:
             flow.produce(range(100, 300))
             _lands(running, flow, 300)
+            assert any(isinstance(news, Waiting) for news in running.news), "it stood still and said nothing"
         finally:
             leader.restart()
             flow.stack.wait_in_sync(120)
@@ -86,6 +95,59 @@ def test_a_second_run_takes_over_and_the_first_ends_as_fenced(flow: Flow) -> Non
         assert [told["error"] for told in first.news("failed")] == ["Fenced"]
     flow.run()
     flow.assert_exact(5_100)
+
+
+@pytest.mark.timeout(900)
+def test_setting_positions_ends_an_idle_run_as_fenced_and_the_next_run_goes_on_from_there(flow: Flow) -> None:
+    flow.produce(range(100))
+    spec = flow.declare()
+    with pipeline_process(spec) as first:
+        first.wait_until(lambda: first.news("batch"), "the first run carries")
+        subprocess.run(
+            [sys.executable, "-m", "fencepost", "positions", "set", "--to", "0:10,1:20", "--yes", "--spec", str(spec)],
+            check=True,
+        )
+        assert first.ended() == 4, first.told()  # and no record came
+        assert [told["error"] for told in first.news("failed")] == ["Fenced"]
+    assert flow.positions() == {0: 10, 1: 20}
+    assert flow.run().rows == 40 + 30
+    assert Counter(Counter(flow.landed()).values()) == {1: 10 + 20, 2: 40 + 30}
+
+
+CUT = 30.0  # seconds
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("how", Block)
+@pytest.mark.parametrize("idle", [True, False], ids=["idle", "busy"])
+def test_a_run_says_that_it_waits_while_the_database_is_cut_off_and_goes_on_afterwards(
+    flow: Flow, how: Block, idle: bool
+) -> None:
+    flow.produce(range(2_000))
+    with database_line(flow.stack.dsn) as (proxy, dsn):
+        spec = flow.declare(options={"dsn": dsn}, batch={"records": 200, "every": "0s"})
+        with pipeline_process(spec) as driver:
+            driver.wait_until(lambda: len(driver.news("batch")) >= (10 if idle else 2), "batches land")
+            since = monotonic()
+            proxy.block("db", how)
+            driver.wait_until(lambda: driver.news("waiting"), "the run says that it waits")
+            flow.produce(range(2_000, 3_000))
+            wait_for(lambda: monotonic() - since > CUT, "the cut has lasted")
+            assert driver.running, driver.told()
+            proxy.unblock("db")
+            driver.wait_until(lambda: len(flow.landed()) == 3_000, "the run goes on by itself")
+            assert driver.running
+    flow.assert_exact(3_000)
+
+
+@contextmanager
+def database_line(dsn: str) -> Iterator[tuple[Proxy, str]]:
+    """A proxy before the database, and the way through it."""
+    there = conninfo_to_dict(dsn)
+    with Proxy() as proxy:
+        port = proxy.listen("db", (str(there["host"]), int(str(there["port"]))), Protocol.POSTGRES)
+        yield proxy, make_conninfo(dsn, port=port)
 
 
 def _lands(running: Running, flow: Flow, rows: int) -> None:

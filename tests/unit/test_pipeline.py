@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -13,7 +13,7 @@ from fencepost import pipeline as module
 from fencepost.delivery import Ledger, Observer, deliver
 from fencepost.errors import Fenced, FencepostError, Rewound, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
-from fencepost.model import Batch, Span, Tenure, TopicPartition
+from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.news import BatchDone, News, PartitionsAdded, Started, Waiting
 from fencepost.pipeline import Engine, Pipeline
 from fencepost.sinks.memory import Memory, MemoryStore
@@ -36,6 +36,8 @@ class StoryEngine:
         self.store = MemoryStore(memory)
         self.troubles = troubles
         self.partitions = partitions
+        self.committed: Landed | None = None
+        self.asked: tuple[list[UUID], dict[TopicPartition, int]] | None = None
 
     @property
     def ledger(self) -> Ledger:
@@ -55,6 +57,10 @@ class StoryEngine:
                 batch = Batch({partition: Span(offset, offset + 1)}, [(partition.partition, offset)], tenure)
                 landed = deliver(Guarantee.EXACTLY_ONCE, batch, self.store, self.store)
                 report(BatchDone(offset, {partition: offset + 1}, 1, landed.rows, 0, landed.already))
+
+    def landed(self, runs: Collection[UUID], first: Mapping[TopicPartition, int]) -> Landed | None:
+        self.asked = (list(runs), dict(first))
+        return self.committed
 
     def _trouble(self) -> None:
         trouble = self.troubles.pop(0) if self.troubles else None
@@ -136,6 +142,22 @@ def test_new_partitions_are_taken_over_between_batches_and_read_from_their_start
     engine.troubles.append(grow)
     run(engine)
     assert sorted(memory.rows) == everything(partitions=2)
+
+
+def test_what_failed_attempts_had_committed_is_counted_by_the_ledger_under_every_token_of_the_run() -> None:
+    news: list[News] = []
+    engine = StoryEngine(Memory(), [None, Unreachable("down"), Unknown("no answer")])
+    engine.committed = Landed(rows=100, dead=7)
+
+    def grow() -> None:
+        engine.partitions = 2
+        raise PartitionsAdded
+
+    engine.troubles.append(grow)
+    summary = run(engine, news)
+    assert (summary.rows, summary.dead) == (100, 7)
+    first = {TopicPartition("orders", 0): 0, TopicPartition("orders", 1): 0}
+    assert engine.asked == ([item.run for item in news if isinstance(item, Started)], first)
 
 
 def test_what_a_person_must_mend_is_not_retried() -> None:

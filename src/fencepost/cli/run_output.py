@@ -29,7 +29,8 @@ class RunOutput:
             case BatchDone():
                 self._batch(news)
             case Waiting():
-                self._note(f"{news.trouble}; trying again in {news.seconds:.0f} s")
+                then = "waiting" if news.seconds is None else f"trying again in {news.seconds:.0f} s"
+                self._note(f"{news.trouble}; {then}")
 
     def _batch(self, done: BatchDone) -> None:
         self._rows += done.rows
@@ -72,7 +73,8 @@ def _json(news: News) -> dict[str, Any]:
                 "positions": texts(news.positions),
             }
         case Waiting():
-            return {"event": "waiting", "trouble": news.trouble, "seconds": round(news.seconds, 1)}
+            seconds = None if news.seconds is None else round(news.seconds, 1)
+            return {"event": "waiting", "trouble": news.trouble, "seconds": seconds}
 
 
 def texts(positions: Mapping[TopicPartition, int]) -> dict[str, int]:

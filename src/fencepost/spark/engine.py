@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 
@@ -14,10 +15,13 @@ from fencepost.cluster.mirror import Mirror
 from fencepost.cluster.positions import TopicReader
 from fencepost.delivery import Observer
 from fencepost.errors import Unreachable, Usage
-from fencepost.model import Tenure, TopicPartition
-from fencepost.news import BatchDone
+from fencepost.guarantee import Guarantee
+from fencepost.model import Landed, Tenure, TopicPartition
+from fencepost.news import BatchDone, Waiting
 from fencepost.rules import choose_face
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
+from fencepost.sinks.postgres.ledger import require_own
+from fencepost.sinks.postgres.receipt import committed
 from fencepost.sinks.postgres.session import Connection
 from fencepost.sinks.postgres.table import fit_columns, make_table
 from fencepost.sinks.postgres.traits import TRAITS
@@ -49,7 +53,15 @@ class SparkEngine:
     def topic_ids(self) -> Mapping[str, str]:
         return {self.spec.source.topic: self.topic.topic_id}
 
-    def carry(self, tenure: Tenure, once: bool, report: Callable[[BatchDone], None]) -> None:
+    def landed(self, runs: Collection[UUID], first: Mapping[TopicPartition, int]) -> Landed | None:
+        if self.spec.guarantee is not Guarantee.EXACTLY_ONCE:
+            return None  # rows and positions were committed apart
+        try:
+            return committed(self.ledger.connection(), self.settings.schema, self.spec.name, runs, first)
+        except Unreachable:
+            return None
+
+    def carry(self, tenure: Tenure, once: bool, report: Callable[[BatchDone | Waiting], None]) -> None:
         standing = dict(tenure.positions)
 
         def landed(done: BatchDone) -> None:
@@ -65,6 +77,8 @@ class SparkEngine:
             self.settings,
             tenure,
             report=landed,
+            tell=report,
+            guard=lambda: self._guard(tenure),
             before_batch=self.topic.require_same,
             require_readable=lambda: self.positions(self.ledger.positions(self.spec.name)),
             stop=self.stop,
@@ -72,6 +86,12 @@ class SparkEngine:
             put_aside=self.spec.on_error is OnError.DEAD_LETTER,
         )
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
+
+    @contextmanager
+    def _guard(self, tenure: Tenure) -> Iterator[Callable[[], object]]:
+        """Fenced where another run owns the positions; on a connection of its own."""
+        with closing(PostgresStore(self.settings)) as store:
+            yield lambda: require_own(store.connection(), self.settings.schema, tenure, tenure.run)
 
     def _lag(self, positions: Mapping[TopicPartition, int]) -> int | None:
         try:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+import psutil
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from fencepost.errors import Unreachable
-from fencepost.machine import cache
+from fencepost.errors import FencepostError, Unreachable
+from fencepost.machine import cache, process
 from fencepost.machine.jars import fetch
 from fencepost.machine.java import find, home_for_spark
 from fencepost.rules import require_fixed
+from fencepost.spark import scratch
 
 FIXED = {
     # a throw-away checkpoint needs no rename that survives a crash: 115 ms less per batch
@@ -38,27 +43,31 @@ DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.numRecentProgressUpdates": "4",
+    # records that a query fetched and did not need are kept for five minutes after it, several MB a partition
+    "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "10s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.log.level": "ERROR",
 }
+LAST_BREATH = 5.0  # seconds from the end of a process's connections to its own
 DRIVER_OPTIONS = "-Xss16m"  # stopping in the middle of a Python batch overflows a smaller stack
 
 
-def settings_of(user: Mapping[str, str], jars: Iterable[Path]) -> dict[str, str]:
+def settings_of(user: Mapping[str, str], jars: Iterable[Path], place: Path) -> dict[str, str]:
     """What the session is made with: our defaults, then the user's, then what is not up to anybody."""
     require_fixed(user, FIXED, "spark")
-    merged = {**DEFAULTS, **user, **FIXED}
+    merged = {**DEFAULTS, "spark.local.dir": str(place), **user, **FIXED}
     merged["spark.jars"] = ",".join(filter(None, [*map(str, jars), user.get("spark.jars", "")]))
-    merged["spark.driver.extraJavaOptions"] = (
-        f"{DRIVER_OPTIONS} {user.get('spark.driver.extraJavaOptions', '')}".strip()
-    )
+    ours = f"{DRIVER_OPTIONS} -Djava.io.tmpdir={shlex.quote(str(place))}"
+    merged["spark.driver.extraJavaOptions"] = f"{ours} {user.get('spark.driver.extraJavaOptions', '')}".strip()
     return merged
 
 
 @contextmanager
 def open_session(name: str, user: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session with the user's settings, whose own lines go to a file, which is kept when Spark does not start."""
-    settings = settings_of(user, fetch("spark"))
+    place = scratch.folder()
+    settings = settings_of(user, fetch("spark"), place)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -66,20 +75,78 @@ def open_session(name: str, user: Mapping[str, str]) -> Iterator[SparkSession]:
     builder = SparkSession.builder.appName(f"fencepost {name}")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    log = Path(tempfile.mkstemp(prefix="fencepost-spark-", suffix=".log")[1])
+    log = place / "spark.log"
     try:
-        with _stderr_into(log):
+        with _stderr_into(log), _whole_start(place):
             session = builder.getOrCreate()
     except (PySparkException, Py4JError, RuntimeError) as error:  # whatever pyspark raises when the JVM fails
-        raise Unreachable(f"Spark does not start: {str(error).splitlines()[0]}", f"see {log}") from error
-    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(logger).setLevel(logging.CRITICAL)  # prints what is raised anyway
+        raise Unreachable(f"Spark does not start: {str(error).splitlines()[0]}", f"see {_kept(log)}") from error
+    _hush(session)
     try:
         session.sparkContext.setLogLevel(settings["spark.log.level"])
         yield session
+    except FencepostError:
+        raise
+    except Exception as error:
+        if not _is_gone(error):
+            raise
+        raise Unreachable("Spark's JVM ended in the middle of the run", "see what ended it, and run again") from error
     finally:
+        _end(session)
+
+
+def _kept(log: Path) -> Path:
+    """A copy that outlives this process."""
+    handle, kept = tempfile.mkstemp(prefix="fencepost-spark-", suffix=".log")
+    os.close(handle)
+    return Path(shutil.copy(log, kept))
+
+
+def _hush(session: SparkSession) -> None:
+    """Keep quiet whoever prints what is raised anyway."""
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_py4j)  # some of its lines go past its own logger
+    session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
+
+
+def _is_gone(error: Exception | None = None) -> bool:
+    """Has Spark's process ended? An error on the line to it comes a moment before."""
+    child = SparkContext._gateway.proc if SparkContext._gateway else None
+    if child is None:
+        return False  # not started by us
+    cut_off = isinstance(error, Py4JError | OSError) and not isinstance(error, Py4JJavaError)
+    return process.until(lambda: child.poll() is not None, LAST_BREATH if cut_off else 0.0)
+
+
+def _end(session: SparkSession) -> None:
+    """Stop the session. Of a Spark that is gone pyspark forgets everything, so that the next session starts anew."""
+    if not _is_gone():
         session.stop()
-        log.unlink(missing_ok=True)
+        return
+    session.sparkContext._jsc = None  # nobody to tell
+    session.sparkContext.stop()
+    if SparkContext._gateway:
+        SparkContext._gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+@contextmanager
+def _whole_start(place: Path) -> Iterator[None]:
+    """What fails or is interrupted inside takes Spark along: pyspark would leave a JVM behind that never ends."""
+    try:
+        yield
+    except BaseException:
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if any(str(place) in word for word in child.cmdline()):
+                    child.kill()  # psutil compares the start time before
+        raise
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +18,21 @@ from fencepost.model import EVENT_ID, Span, TopicPartition
 from fencepost.rules import require_fixed
 from fencepost.spec import SourceSpec, ValueFormat
 
-MALFORMED = "_malformed"  # the raw text of a value that is not JSON of the schema
+MALFORMED = "_malformed"  # the text that Spark could not parse
+SEAL = f"_{secrets.token_hex(2)}"  # short, because every value is parsed with it; by chance, so that none can hold it
 SOURCE_OPTIONS = {"kafka.isolation.level": "read_committed", "failOnDataLoss": "true"}
+TRYING = {  # Spark gives up early and once: the run says that it waits, and finds out by itself who leads now
+    "fetchOffset.numRetries": "1",
+    "kafkaConsumer.pollTimeoutMs": "15000",  # longer than Kafka needs for a new leader
+}
 READING = {  # unless the pipeline says otherwise: half the time of Kafka's defaults
     "kafka.fetch.max.wait.ms": "10",  # a task that reads to the end of its partition waits so long there
     "kafka.max.partition.fetch.bytes": str(2 << 20),
     "kafka.max.poll.records": "5000",
+}
+ANSWERING = {  # unless the pipeline sets one of them: Spark's admin client clings to a dead leader for so long
+    "kafka.request.timeout.ms": "5000",
+    "kafka.default.api.timeout.ms": "5000",  # Kafka refuses one that is below the other
 }
 
 
@@ -59,10 +69,13 @@ class KafkaSource:
         return spark.read.format("kafka").options(**options).load()
 
     def _options(self) -> dict[str, str]:
+        given = {f"kafka.{key}": value for key, value in self.kafka.items()}
         return {
             **READING,
-            **{f"kafka.{key}": value for key, value in self.kafka.items()},
+            **({} if given.keys() & ANSWERING.keys() else ANSWERING),
+            **given,
             **SOURCE_OPTIONS,
+            **TRYING,
             "includeHeaders": str(self.headers).lower(),
         }
 
@@ -84,15 +97,15 @@ class KafkaSource:
 
     def _with_fields(self, parsed: DataFrame) -> DataFrame:
         """A value that is not JSON of the schema fails as soon as one of its fields is asked for."""
-        kind = cast(StructType, parsed.schema["_json"].dataType)
-        fields = [name for name in kind.fieldNames() if name != MALFORMED]
+        kind = cast(StructType, parsed.select(_document(f.col("_json"))).schema[0].dataType)
+        fields = [name for name in kind.fieldNames() if name != SEAL]
         columns = [name for name in parsed.columns if name != "_json"]
         clash = sorted(set(fields) & set(columns))
         if clash:
             raise Usage(f"source.schema: {', '.join(clash)} is a column of every event already", "rename it")
         wrong = _wrong(f.col("_json"))
         broken = f.raise_error(f.concat(f.lit("not JSON of the schema: "), wrong)).cast(kind)
-        whole = f.when(wrong.isNull(), f.col("_json")).otherwise(broken)
+        whole = f.when(wrong.isNull(), _document(f.col("_json"))).otherwise(broken)
         checked = parsed.withColumn("_json", whole)
         return checked.select(*map(f.col, columns), *(f.col(f"_json.`{name}`") for name in fields))
 
@@ -107,9 +120,13 @@ class KafkaSource:
         return records.select("topic", "partition", "offset", text.alias("text")).where(f.col("text").isNotNull())
 
     def _parsed(self) -> Column:
-        schema = f"{self.spec.fields}, {MALFORMED} string"
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED}
-        return f.from_json(f.col("value").cast("string"), schema, options)
+        """The value as the first of two documents, the second of which is a seal that must be found intact.
+
+        Spark stops reading at the end of the first document, whatever follows: so the end must not be the value's.
+        """
+        sealed = f.concat(f.lit(f'{{"{SEAL}":['), f.col("value").cast("string"), f.lit(f',{{"{SEAL}":true}}]}}'))
+        schema = f"{SEAL} array<struct<{self.spec.fields}, {SEAL} boolean>>, {MALFORMED} string"
+        return f.from_json(sealed, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED})
 
     def _value(self) -> Column:
         return f.col("value") if self.spec.value is ValueFormat.BYTES else f.col("value").cast("string").alias("value")
@@ -121,11 +138,17 @@ class KafkaSource:
         return [f.col("headers"), f.get(named, f.lit(0))["value"].cast("string").alias("event_id")]
 
 
+def _document(parsed: Column) -> Column:
+    return f.get(parsed.getField(SEAL), f.lit(0))
+
+
 def _wrong(parsed: Column) -> Column:
-    """The text of a value that is not JSON of the schema, or no text at all; null for a good one, and where none is."""
+    """The text of a value that is not one JSON document of the schema; null for a good one, and where none is."""
     text = f.col("value").cast("string")
-    unread = parsed.isNull() | ~f.is_valid_utf8(text)  # Spark takes an empty value for null, and mends bad bytes
-    return f.coalesce(parsed.getField(MALFORMED), f.when(unread, text))
+    documents = parsed.getField(SEAL)
+    sealed = (f.size(documents) == 2) & f.get(documents, f.lit(1)).getField(SEAL)
+    one = parsed.getField(MALFORMED).isNull() & _document(parsed).isNotNull() & f.coalesce(sealed, f.lit(False))
+    return f.when(~(one & f.is_valid_utf8(text)), text)  # Spark mends bad bytes
 
 
 def _offsets(positions: Mapping[TopicPartition, int]) -> str:

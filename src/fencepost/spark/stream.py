@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +17,14 @@ from fencepost.delivery import Observer, deliver, nobody
 from fencepost.errors import FencepostError, Poison, Refused, Unreachable, from_facts
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
-from fencepost.news import BatchDone, PartitionsAdded
+from fencepost.news import BatchDone, PartitionsAdded, Waiting
 from fencepost.rules import choose_face
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.traits import TRAITS
-from fencepost.spark import plan
+from fencepost.spark import plan, scratch
 from fencepost.spark.aside import Aside
 from fencepost.spark.failures import SparkFailure, translated
+from fencepost.spark.lookout import SILENCE, Guard, Lookout, unguarded
 from fencepost.spark.poison import PoisonSearch
 from fencepost.spark.transform import Transform
 from fencepost.spark.writer import RESULT_SCHEMA, PartitionWriter
@@ -47,21 +46,20 @@ class BatchStream:
     settings: PostgresSettings
     tenure: Tenure
     report: Callable[[BatchDone], None]
+    tell: Callable[[Waiting], None] = lambda _: None
+    guard: Guard = unguarded  # raises Fenced when another run owns the positions
     before_batch: Callable[[], object] = lambda: None  # raises when the topic is not the same any more
     require_readable: Callable[[], object] = lambda: None  # raises when records that were not read yet are gone
     stop: Event = field(default_factory=Event)
     see: Observer = nobody
     put_aside: bool = False  # records that cannot be carried go to the dead letters
     trouble: BaseException | None = None
+    busy: bool = False  # with a batch
 
     def carry(self, once: bool, every: str) -> None:
         """Run until drained (once) or stopped. Raises what a batch raised, or what Spark's own failure means."""
-        checkpoint = Path(tempfile.mkdtemp(prefix="fencepost-"))
-        try:
-            query = self._start(checkpoint, once, every)
-            self._wait(query)
-        finally:
-            shutil.rmtree(checkpoint, ignore_errors=True)
+        with scratch.subfolder("checkpoint") as checkpoint:
+            self._wait(self._start(checkpoint, once, every))
 
     def _start(self, checkpoint: Path, once: bool, every: str) -> StreamingQuery:
         stream = self.transform.source.stream(self.spark, self.tenure.positions)
@@ -70,18 +68,31 @@ class BatchStream:
 
     def _wait(self, query: StreamingQuery) -> None:
         try:
-            while not query.awaitTermination(0.2):  # type: ignore[arg-type]
-                if self.stop.is_set() and not query.status["isTriggerActive"]:
-                    query.stop()
+            with Lookout(self.guard) as lookout:
+                while not query.awaitTermination(0.2):  # type: ignore[arg-type]
+                    if self.stop.is_set() and not query.status["isTriggerActive"]:
+                        query.stop()
+                    self._heed(lookout, query)
         except PySparkException as error:
             if isinstance(self.trouble, Stopped):
                 return
             if self.trouble is not None:
                 raise self.trouble from None  # Spark buries it in text; this is the one that was raised
-            self.require_readable()
-            raise translated(error) from error
+            failure = translated(error)
+            if not isinstance(failure, Unreachable):
+                self.require_readable()
+            raise failure from error
+
+    def _heed(self, lookout: Lookout, query: StreamingQuery) -> None:
+        if lookout.falls_silent():
+            self.tell(Waiting(f"PostgreSQL has not answered for {SILENCE:.0f} s", None))
+        idle = not self.busy and self.trouble is None  # a batch finds out by itself
+        if idle and lookout.trouble is not None:
+            query.stop()
+            raise lookout.trouble
 
     def _batch(self, records: DataFrame, number: int) -> None:
+        self.busy = True
         try:
             self._go_on()
             done = self._carry_batch(records, number)
@@ -93,6 +104,8 @@ class BatchStream:
         except BaseException as error:  # noqa: BLE001 (kept whole on our side: what crosses to Spark is text)
             self.trouble = error
             raise RuntimeError(f"batch {number}: {type(error).__name__}") from None
+        finally:
+            self.busy = False
 
     def _go_on(self) -> None:
         if self.stop.is_set():
