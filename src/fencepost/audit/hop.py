@@ -307,27 +307,25 @@ def _at(row: Row) -> TopicPartition:
     return TopicPartition(row["topic"], row["part"])
 
 
-def _short(count: SpanCount) -> Finding:
+def _of_span(code: Anomaly, count: SpanCount, note: str) -> Finding:
+    """Where the commit's count says that something is wrong, and not with which of its records."""
     landed = count.landed
+    said = note.format(landed.span)
     return Finding(
-        Anomaly.LOST_BEFORE_SINK,
+        code,
         None,
         *landed.partition,
         offset=landed.span.start,
         times=count.rows,
         expected=landed.rows or 0,
-        note=f"of the rows that the commit of {landed.span} wrote; which of its records they were is not known",
+        note=said,
     )
+
+
+def _short(count: SpanCount) -> Finding:
+    note = "of the rows that the commit of {} wrote; which of its records they were is not known"
+    return _of_span(Anomaly.LOST_BEFORE_SINK, count, note)
 
 
 def _long(count: SpanCount) -> Finding:
-    landed = count.landed
-    return Finding(
-        Anomaly.PHANTOM,
-        None,
-        *landed.partition,
-        offset=landed.span.start,
-        times=count.rows,
-        expected=landed.rows or 0,
-        note=f"more rows than the commit of {landed.span} wrote",
-    )
+    return _of_span(Anomaly.PHANTOM, count, "more rows than the commit of {} wrote")
