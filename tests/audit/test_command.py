@@ -16,6 +16,7 @@ from audit.shop import Shop
 from fencepost.audit.request import EngineChoice
 from fencepost.audit.running import Rounds
 from fencepost.local import Stack
+from fencepost.producing.producer import Producer
 
 EVENTS = range(40)
 
@@ -116,6 +117,25 @@ def test_a_bare_topic_against_a_topic_and_a_journal(shop: Shop, stack: Stack, tm
     assert {(one["code"], one["id"]) for one in found["findings"]} == {("L1", "p:40"), ("L2", "p:39")}
     code, found = as_json("audit", *words, "--sink", f"topic:{copy.name}", "--guarantee", "at-most-once")
     assert (code, found["lost"]) == (0, 1)
+
+
+def test_a_producers_own_journal_is_held_against_the_log(stack: Stack, tmp_path: Path) -> None:
+    shop, journal = Shop(stack), tmp_path / "journal.jsonl"
+    with Producer(
+        shop.name, "exactly-once", shop.kafka, transactional_id=shop.name, journal=journal, receipts=False
+    ) as producer:
+        with producer.transaction():
+            for number in range(20):
+                producer.send(str(number).encode(), b"k")
+        with pytest.raises(ZeroDivisionError), producer.transaction():  # noqa: PT012 (the block is the point)
+            producer.send(b"never", b"k")
+            raise ZeroDivisionError
+    words = ["--bootstrap-server", stack.bootstrap_servers, "--topic", shop.name, "--journal", str(journal)]
+    code, found = as_json("audit", *words)
+    assert (code, found["verdict"], found["hops"][0]["acked"], found["hops"][0]["aborted"]) == (0, "holds", 20, 1)
+    journal.write_text(journal.read_text() + '{"sent": [90, 90]}\n{"acked": [90, 90]}\n')
+    code, found = as_json("audit", *words)
+    assert (code, [one["code"] for one in found["findings"]]) == (1, ["L1"])
 
 
 def test_what_cannot_be_read_is_undecided_and_wrong_options_are_refused(spec: Path, stack: Stack) -> None:
