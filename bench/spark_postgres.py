@@ -57,6 +57,7 @@ class Bench:
     spark: SparkSession
     topic: str
     records: int
+    others: set[int]  # processes that are not the job's
 
     def spec(self, table: str, provenance: bool = False) -> PipelineSpec:
         carried = ", _from" if provenance else ""
@@ -223,7 +224,10 @@ def compare(bench: Bench, rounds: int) -> dict[str, float]:
 
 
 class PeakMemory:
-    """The largest resident size of this process and everything that it started, sampled while the block runs."""
+    """The largest resident size of driver and workers, sampled while the block runs; brokers and database left out."""
+
+    def __init__(self, others: set[int]) -> None:
+        self._others = others
 
     def __enter__(self) -> PeakMemory:
         self.peak, self._over = 0, threading.Event()
@@ -241,7 +245,8 @@ class PeakMemory:
             total = 0
             for process in (own, *own.children(recursive=True)):
                 try:
-                    total += process.memory_info().rss
+                    if not self._others & {process.pid, *(parent.pid for parent in process.parents())}:
+                        total += process.memory_info().rss
                 except psutil.NoSuchProcess:
                     continue
             self.peak = max(self.peak, total)
@@ -249,11 +254,13 @@ class PeakMemory:
 
 @contextmanager
 def opened(records: int) -> Iterator[Bench]:
-    with Stack.temporary() as stack, open_session("bench", {"spark.master": "local[2]"}) as spark:
-        yield _bench(stack, spark, records)
+    with Stack.temporary() as stack:
+        others = {process.pid for process in psutil.Process().children()}
+        with open_session("bench", {"spark.master": "local[2]"}) as spark:
+            yield _bench(stack, spark, records, others)
 
 
-def _bench(stack: Stack, spark: SparkSession, records: int) -> Bench:
+def _bench(stack: Stack, spark: SparkSession, records: int, others: set[int]) -> Bench:
     topic = f"bench-{uuid4().hex[:8]}"
     kafka = {"bootstrap.servers": stack.bootstrap_servers}
     create_topic(Cluster(kafka), TopicRequest(topic, PARTITIONS))
@@ -264,7 +271,7 @@ def _bench(stack: Stack, spark: SparkSession, records: int) -> Bench:
     )
     sent = send(kafka, topic, events)
     assert sent.all_acked, sent
-    return Bench(stack, spark, topic, records)
+    return Bench(stack, spark, topic, records, others)
 
 
 def note(text: str) -> None:
@@ -284,14 +291,15 @@ def main() -> None:
     with opened(records) as bench:
         note(f"{records:,} records of about 120 bytes in {PARTITIONS} partitions")
         result["ratios"] = compare(bench, rounds)
-        small = _bench(bench.stack, bench.spark, 4_000 if given.quick else 30_000)
+        small = _bench(bench.stack, bench.spark, 4_000 if given.quick else 30_000, bench.others)
         result["ratios"]["batch_of_1000_over_empty_foreachBatch"] = round(small.small_batches(1_000), 2)
         if given.memory:
-            with PeakMemory() as one:
+            with PeakMemory(bench.others) as one:
                 bench.fenced()
-            five = _bench(bench.stack, bench.spark, 5 * records)
-            with PeakMemory() as five_times:
+            five = _bench(bench.stack, bench.spark, 5 * records, bench.others)
+            with PeakMemory(bench.others) as five_times:
                 five.fenced()
+            note(f"peak {one.peak >> 20:,} MiB, at five times as many {five_times.peak >> 20:,} MiB")
             result["ratios"]["peak_memory_at_5x"] = round(five_times.peak / one.peak, 2)
     if given.format == "json":
         print(json.dumps(result))

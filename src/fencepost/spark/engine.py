@@ -20,8 +20,8 @@ from fencepost.model import Landed, Tenure, TopicPartition
 from fencepost.news import BatchDone, Waiting
 from fencepost.rules import choose_face
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
+from fencepost.sinks.postgres.committed import committed
 from fencepost.sinks.postgres.ledger import require_own
-from fencepost.sinks.postgres.receipt import committed
 from fencepost.sinks.postgres.session import Connection
 from fencepost.sinks.postgres.table import fit_columns, make_table
 from fencepost.sinks.postgres.traits import TRAITS

@@ -59,6 +59,8 @@ def settings_of(user: Mapping[str, str], jars: Iterable[Path], place: Path) -> d
     merged = {**DEFAULTS, "spark.local.dir": str(place), **user, **FIXED}
     merged["spark.jars"] = ",".join(filter(None, [*map(str, jars), user.get("spark.jars", "")]))
     ours = f"{DRIVER_OPTIONS} -Djava.io.tmpdir={shlex.quote(str(place))}"
+    if "spark.driver.memory" not in user and "-XX:+Use" not in user.get("spark.driver.extraJavaOptions", ""):
+        ours += " -XX:+UseSerialGC"  # G1 lets a heap as small as ours fill up with garbage
     merged["spark.driver.extraJavaOptions"] = f"{ours} {user.get('spark.driver.extraJavaOptions', '')}".strip()
     return merged
 
