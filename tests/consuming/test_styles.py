@@ -137,11 +137,10 @@ def test_a_position_that_the_topic_does_not_hold_any_more_is_an_error_and_no_jum
 @pytest.mark.parametrize(
     "more",
     [
-        {"partition.assignment.strategy": "range"},
-        {"partition.assignment.strategy": "cooperative-sticky"},
-        {"group.protocol": "consumer"},
+        pytest.param({"partition.assignment.strategy": "range"}, marks=pytest.mark.proof, id="range"),
+        pytest.param({"partition.assignment.strategy": "cooperative-sticky"}, id="cooperative-sticky"),
+        pytest.param({"group.protocol": "consumer"}, id="KIP-848"),
     ],
-    ids=["range", "cooperative-sticky", "KIP-848"],
 )
 @pytest.mark.parametrize(
     "commit",

@@ -25,7 +25,8 @@ COMMIT = Statement("COMMIT")
 SWALLOWED = Rule(action=Action.RESET, direction=Direction.RESPONSE, request=COMMIT, skip=2, count=1)  # it is done
 CUT = Rule(action=Action.RESET, request=COMMIT, skip=2, count=1)  # the server never sees it
 LATE = Rule(action=Action.HOLD_DETACH, request=COMMIT, skip=2, count=1)  # the server sees it later
-COPY_CUT = Rule(action=Action.RESET, request=Message.COPY_DATA, after_bytes=1000, skip=SPAN // PART + 2, count=1)
+COPY_CUT = Rule(action=Action.RESET, request=Message.COPY_DATA, after_bytes=7 * SPAN, skip=1, count=1)  # half a span
+NAIVE_CUT = replace(COPY_CUT, after_bytes=1000, skip=SPAN // PART + 2)  # a COPY for each record batch
 
 
 class Line(NamedTuple):
@@ -121,7 +122,7 @@ class TestCopy:
         assert arena.lost_and_doubled() == NOTHING
 
     def test_control_a_naive_writer_doubles_what_had_gone_before(self, arena: Arena, line: Line) -> None:
-        ended = run_with(COPY_CUT, arena, line, arena.work(Naive.AUTOCOMMIT))
+        ended = run_with(NAIVE_CUT, arena, line, arena.work(Naive.AUTOCOMMIT))
         assert (ended.code, ended.troubles) == (0, ["OperationalError"])
         assert arena.lost_and_doubled() == (0, 2 * PART)
 
