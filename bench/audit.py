@@ -151,13 +151,15 @@ def through_kafka(spark: SparkEngine, records: int, rounds: int) -> dict[str, fl
         names = [f"bench-{uuid4().hex[:8]}" for _ in range(2)]
         for name in names:
             create_topic(Cluster(kafka), TopicRequest(name, PARTITIONS))
-            sent = send(kafka, name, (Event(f"{number:0100d}".encode()) for number in range(records)))
+            sent = send(
+                kafka, name, (Event(f"{number:0100d}".encode(), id=f"event-{number}") for number in range(records))
+            )
             assert sent.all_acked, sent
         request = AuditRequest(Guarantee.EXACTLY_ONCE, kafka, names[0], sink_topic=names[1])
 
         def python() -> float:
             with open_duck() as duck:
-                return timed(PythonLoader(duck, kafka))
+                return timed(PythonLoader(duck, kafka, payload=False))
 
         def timed(loader: PythonLoader | SparkLoader) -> float:
             started = perf_counter()

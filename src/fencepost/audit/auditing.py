@@ -73,7 +73,7 @@ def _loader(request: AuditRequest, choice: EngineChoice) -> Iterator[Loader]:
         from fencepost.audit.loading import PythonLoader
 
         with open_duck() as duck:
-            yield PythonLoader(duck, request.kafka)
+            yield PythonLoader(duck, request.kafka, payload=request.payload is not None)
     else:
         from fencepost.audit.on_spark import SparkLoader, open_spark
 

@@ -42,15 +42,16 @@ AT_ONCE = 50_000
 class PythonLoader:
     """Fills the relations from Kafka and PostgreSQL into DuckDB."""
 
-    def __init__(self, engine: DuckEngine, kafka: Mapping[str, str]) -> None:
+    def __init__(self, engine: DuckEngine, kafka: Mapping[str, str], payload: bool = True) -> None:
         self.engine = engine
         self._kafka = kafka
+        self._payload = payload  # is it compared? else it need not be hashed
 
     def topic(self, name: str, topic: str, ranges: Ranges | None, *, committed: bool = True, id_: str = "") -> None:
         """A topic's records as a relation. `id_`: take the value or the key for the event's id."""
         messages = read_topic(self._kafka, topic, ranges, committed=committed)
         batches = []
-        while rows := [_row(message, id_) for message in islice(messages, AT_ONCE)]:
+        while rows := [_row(message, id_, self._payload) for message in islice(messages, AT_ONCE)]:
             columns = list(zip(*rows, strict=True))
             arrays = [pa.array(column, field.type) for column, field in zip(columns, LOG, strict=True)]
             batches.append(pa.RecordBatch.from_arrays(arrays, schema=LOG))
@@ -69,7 +70,7 @@ class PythonLoader:
         raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")
 
 
-def _row(message: Message, id_: str) -> tuple[Any, ...]:
+def _row(message: Message, id_: str, payload: bool) -> tuple[Any, ...]:
     value: bytes = message.value() or b""
     headers = dict(message.headers() or ())
     checksum = headers.get(EVENT_CHECKSUM)
@@ -80,7 +81,7 @@ def _row(message: Message, id_: str) -> tuple[Any, ...]:
         _text(value if id_ == "value" else message.key() if id_ == "key" else headers.get(EVENT_ID)),
         message.key(),
         None if checksum is None else f"{zlib.crc32(value):08x}" == _text(checksum),
-        hashlib.md5(value, usedforsecurity=False).hexdigest(),
+        hashlib.md5(value, usedforsecurity=False).hexdigest() if payload else None,
     )
 
 

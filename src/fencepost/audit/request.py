@@ -12,7 +12,7 @@ from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.spec import PipelineSpec, SourceSpec
 
-SMALL = 2_000_000  # offsets: below that many no Spark is started
+SMALL = 500_000  # offsets: up to so many are compared before Spark has started
 
 
 class EngineChoice(StrEnum):
