@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fencepost.consuming.settings import ConsumerSettings
 from fencepost.errors import Refused
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import visits
+from fencepost.producing.producer import Producer
 
 EVENTS = 60
 EXACTLY_ONCE = {"guarantee": "exactly-once"}
@@ -114,6 +116,21 @@ def test_exactly_once_a_handler_that_fails_leaves_nothing_of_its_call(group: Gro
     settings = ConsumerSettings(group.kafka, group.name, group.name, Guarantee.EXACTLY_ONCE)
     done = Consumption(settings, handle, group.stack.dsn).run(True)
     assert (_rows(group, table), done.events) == (list(range(10)), 10)
+
+
+def test_exactly_once_over_offsets_that_are_not_events(group: Group, tmp_path: Path) -> None:
+    table = _table(group)
+    transactions = iter(range(5))
+    with Producer(group.name, "exactly-once", group.kafka, transactional_id=group.name) as producer:
+        for number in transactions:  # each leaves a marker behind its events, and one of them is aborted
+            with contextlib.suppress(ZeroDivisionError), producer.transaction():
+                for one in range(number * 4, number * 4 + 4):
+                    producer.send(str(one).encode(), str(one).encode())
+                assert number != 2 or 1 / 0
+    for _ in range(2):
+        with group.process(**EXACTLY_ONCE, dsn=group.stack.dsn, table=table, batch=2, settings=QUICK) as consumer:
+            assert consumer.ended() == 0, consumer.log.read_text()
+    assert _rows(group, table) == [*range(8), *range(12, 20)]
 
 
 def test_exactly_once_a_handler_must_leave_the_transaction_alone(group: Group) -> None:

@@ -179,8 +179,9 @@ def test_a_second_member_joins_and_leaves_under_load_and_nothing_is_lost_or_doub
 
 
 def test_combinations_that_cannot_hold_are_refused_with_the_reason(group: Group) -> None:
-    with pytest.raises(UnsupportedGuarantee, match="auto-commit"):
-        settings(group, AMO, Commit.AUTO)
+    for more in ({"commit": Commit.AUTO}, {"commit": Commit.ASYNC}, {"per": 1.0}):
+        with pytest.raises(UnsupportedGuarantee, match="before the commit is answered"):
+            settings(group, AMO, **more)
     with pytest.raises(UnsupportedGuarantee, match="not committed together"):
         Consumption(settings(group, Guarantee.EXACTLY_ONCE), lambda _events: None)
     stored = ConsumerSettings({**group.kafka, "enable.auto.offset.store": "true"}, group.name, group.name, ALO)

@@ -49,8 +49,8 @@ class Consumption:
     def run(self, once: bool = False) -> Consumed:
         """Until stopped, or (once) drained. Goes on by itself after an outage; raises what a person must mend."""
         total, failures = Consumed(), 0
+        member = self._member()  # what is wrong from the start is said, not waited for
         while True:
-            member = Member(self.settings, self._keeper, self.stop, self.see, self.seen)
             try:
                 member.run(once)
                 return total + member.done
@@ -61,6 +61,22 @@ class Consumption:
                 self.waits(trouble, seconds)
                 if self.stop.wait(seconds):
                     return total
+            member = self._next_member() or member
+            if self.stop.is_set():
+                return total
+
+    def _member(self) -> Member:
+        return Member(self.settings, self._keeper, self.stop, self.see, self.seen)
+
+    def _next_member(self) -> Member | None:
+        """When Kafka answers again; None when it was stopped before."""
+        while not self.stop.is_set():
+            try:
+                return self._member()
+            except Unreachable as trouble:
+                self.waits(trouble, FIRST_WAIT)
+                self.stop.wait(FIRST_WAIT)
+        return None
 
     def _keeper(self, consumer: Consumer, topic: TopicReader, aside: Aside) -> Keeper:
         handler: Any = self.handler  # which of the two it is follows from the guarantee

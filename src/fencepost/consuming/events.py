@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from fencepost.model import EVENT_ID, Span, TopicPartition
+from fencepost.model import EVENT_ID, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,3 @@ def by_partition(events: Iterable[Event]) -> Iterator[tuple[TopicPartition, list
         sorted(events, key=lambda event: (event.place, event.offset)), lambda event: event.place
     ):
         yield place, list(group)
-
-
-def span_of(events: list[Event]) -> Span:
-    """From the first to behind the last. Offsets between them may be missing: markers, compaction."""
-    return Span(events[0].offset, events[-1].offset + 1)

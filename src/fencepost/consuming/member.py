@@ -6,30 +6,30 @@ not cost the membership. All of the group's callbacks run inside `poll`, in the 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event as Flag
+from time import monotonic
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.cluster.client import Cluster
+from fencepost.cluster.client import Cluster, librdkafka_log
 from fencepost.cluster.positions import TopicReader
-from fencepost.consuming.events import Event, by_partition, event_of, span_of
+from fencepost.consuming.events import Event, by_partition, event_of
 from fencepost.consuming.keeping import Aside, GroupKeeper, Keeper
 from fencepost.consuming.settings import ConsumerSettings, Per
 from fencepost.delivery import Observer
 from fencepost.errors import Fenced, RecordsGone, Unknown, Unreachable, Usage
 from fencepost.guarantee import Guarantee
-from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 
-_log = logging.getLogger("fencepost.librdkafka")
 POLL_SECONDS = 0.2
+FENCED_SECONDS = 30.0
 GLANCE_SECONDS = 0.05  # a handler that is done by then is not worth a pause
 
 
@@ -71,11 +71,13 @@ class Member:
         self._owned: set[TopicPartition] = set()
         self._ended: set[TopicPartition] = set()
         self._early: list[Event] = []  # came while a batch was in hand
+        self._next: dict[TopicPartition, int] = {}  # what the next batch of each partition begins with
+        self._fenced_since: float | None = None
         self.done = Consumed()
         topic = TopicReader(Cluster(settings.kafka), settings.topic)
         try:
             config = {**settings.librdkafka(), "on_commit": self._answered}
-            self._consumer = Consumer(config, logger=_log)
+            self._consumer = Consumer(config, logger=librdkafka_log)
         except KafkaException as error:
             raise Usage(f"the consumer's settings are wrong: {error.args[0].str()}") from error
         self._keeper = make_keeper(self._consumer, topic, Aside(stop, self._patiently, see))
@@ -146,37 +148,61 @@ class Member:
     def _carry(self, events: list[Event]) -> None:
         batches = list(self._batches(events))
         for number, batch in enumerate(batches):
-            if not set(batch.spans) <= self._owned:
+            place, span = batch.only_span()
+            if self._next.get(place) != span.start:
                 continue  # asked back since it was read
             self._batch = batch
             try:
                 landed = self._keeper.deliver(batch)
             except Fenced:
                 self.done.given_up += 1
-                continue
+                if self._settings.guarantee is not Guarantee.AT_LEAST_ONCE:
+                    self._require_not_for_long()
+                    self._go_back(place, batches[number + 1 :])
+                    return
+                landed = Landed(rows=0)  # processed: a later commit covers it, or its next owner repeats it
             except (Unknown, Unreachable):
                 if self._settings.guarantee is not Guarantee.AT_MOST_ONCE:
                     raise
-                self._unread(batch, batches[number + 1 :])
+                self._go_back(place, batches[number + 1 :])
                 return
             finally:
                 self._batch = None
+            self._fenced_since = None
             self._count(batch, landed)
+
+    def _require_not_for_long(self) -> None:
+        """The group tells a member that was replaced soon. Who is fenced and still its owner has a rival elsewhere."""
+        now = monotonic()
+        self._fenced_since = self._fenced_since or now
+        if now - self._fenced_since > FENCED_SECONDS:
+            raise Fenced(
+                f"group {self._settings.group!r}: another owner moves the positions of partitions that are ours",
+                "see whether something else carries under the same name",
+            )
 
     def _count(self, batch: Batch[list[Event]], landed: Landed) -> None:
         self.done.events += landed.rows
         self.done.batches += 1
-        self.done.positions.update({place: span.end for place, span in batch.spans.items()})
+        place, span = batch.only_span()
+        self.done.positions[place] = span.end
+        if place in self._next:
+            self._next[place] = span.end
         self._seen(self.done)
 
     def _batches(self, events: list[Event]) -> Iterable[Batch[list[Event]]]:
+        """Each from where the one before ended: offsets may be missing between them (markers, compaction), events not."""
         nobody = Tenure(self._settings.group, uuid4(), 0, {})
-        if self._settings.per is Per.RECORD:
-            for event in events:
-                yield Batch({event.place: span_of([event])}, [event], nobody)
-        else:
-            for place, of_one in by_partition(events):
-                yield Batch({place: span_of(of_one)}, of_one, nobody)
+        for place, of_one in by_partition(events):
+            if place not in self._next:
+                continue  # asked back since it was read
+            start = self._next[place]
+            # a partition that came back is read again, from where it stood
+            new = list({event.offset: event for event in of_one if event.offset >= start}.values())
+            for part in ([event] for event in new) if self._settings.per is Per.RECORD else filter(None, [new]):
+                span = Span(start, part[-1].offset + 1)
+                yield Batch({place: span}, part, nobody)
+                start = span.end
 
     def _patiently(self, work: Callable[[], None]) -> None:
         """Run the work in its own thread; when it takes long, poll meanwhile, with nothing to be read.
@@ -201,13 +227,13 @@ class Member:
                 self._early += self._events([message])
         self._consumer.resume(_driver(self._owned))
 
-    def _unread(self, batch: Batch[list[Event]], others: list[Batch[list[Event]]]) -> None:
-        """A commit that failed means not processed: read again from where the group stands, which may be behind it."""
-        place, span = batch.only_span()
+    def _go_back(self, place: TopicPartition, others: list[Batch[list[Event]]]) -> None:
+        """The batch was not processed: read again from where its position stands, which may be behind it."""
         waiting = [event for other in others for event in other.rows] + self._early
         self._early = [event for event in waiting if event.place != place]
-        start = max(self._keeper.position(place), span.start)
-        self._consumer.seek(DriverPartition(place.topic, place.partition, start))
+        if place in self._next:  # still ours, as far as we know
+            self._next[place] = self._keeper.position(place)
+            self._consumer.seek(DriverPartition(place.topic, place.partition, self._next[place]))
 
     # -- the group
 
@@ -217,6 +243,7 @@ class Member:
             return
         starts = self._keeper.take(sorted(new))
         self._owned |= new
+        self._next |= starts
         if self._settings.incremental:
             consumer.incremental_assign(_driver(starts))
         else:
@@ -250,6 +277,8 @@ class Member:
         gone = _ours(partitions)
         self._owned -= gone
         self._ended -= gone
+        for place in gone:
+            self._next.pop(place, None)
         self._early = [event for event in self._early if event.place not in gone]
         if self._settings.incremental:
             consumer.incremental_unassign(partitions)

@@ -39,12 +39,13 @@ class ConsumerSettings:
     revoke_seconds: float = 10.0  # for the batch in hand, when its partitions are asked back
 
     def __post_init__(self) -> None:
-        if self.guarantee is Guarantee.AT_MOST_ONCE and self.commit is Commit.AUTO:
+        early = self.commit is Commit.SYNC and isinstance(self.per, Per)
+        if self.guarantee is Guarantee.AT_MOST_ONCE and not early:
             raise UnsupportedGuarantee(
                 self.guarantee,
-                "auto-commit comes some time after the processing, so a crash between repeats",
+                "the processing would begin before the commit is answered, so a crash between repeats",
                 Guarantee.AT_LEAST_ONCE,
-                "commit sync or async, which come before it here",
+                "commit sync, per record or per batch",
             )
         if self.batch < 1:
             raise Usage(f"batch {self.batch}", "one event or more")
