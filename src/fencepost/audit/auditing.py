@@ -63,7 +63,8 @@ def audit_scope(request: AuditRequest, scope: Scope) -> Audit:
 def audit_with(request: AuditRequest, scope: Scope, loader: Loader) -> Audit:
     journal = read_journals(request.journals) if request.journals else None
     hops = list(_Auditor(request, scope, loader, journal).hops())
-    return Audit(request.guarantee, loader.engine.name, hops, scope.partitions())
+    nowhere = "" if scope.positions or not request.pipeline else f"no position is stored for {request.pipeline!r}"
+    return Audit(request.guarantee, loader.engine.name, hops, scope.partitions(), nowhere)
 
 
 @contextmanager
@@ -92,12 +93,14 @@ class _Auditor:
         self._id = "value" if journal and journal.ids_are_values else ""
 
     def hops(self) -> Iterator[Hop]:
-        self._loader.topic("log", self._request.topic, self._scope.ranges, id_=self._id)
         put_ranges(self._engine, self._scope.ranges)
         put_nothing_dead(self._engine)
         if self._journal is not None:
             self._engine.put("journal", self._journal.table())
-            yield compare_log(self._engine, self._request.most, lambda: self._read_raw(None))
+            self._loader.topic("log", self._request.topic, self._scope.whole, id_=self._id)
+            missing = Anomaly.UNDECIDED if self._scope.forgets else Anomaly.LOST_BEFORE_LOG
+            yield compare_log(self._engine, self._request.most, lambda: self._read_raw(None), missing)
+        self._loader.topic("log", self._request.topic, self._scope.ranges, id_=self._id)
         if self._reads_headers():
             yield self._log_by_itself()
         if self._request.table is not None or self._request.sink_topic is not None:

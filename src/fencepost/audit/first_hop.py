@@ -32,9 +32,14 @@ def is_sequenced(engine: Engine) -> str:
     return f"id IS NOT NULL AND {function}(id, '^[^:]+:[0-9]{{1,18}}$')"
 
 
-def compare_log(engine: Engine, most: int, read_raw: Callable[[], None]) -> Hop:
-    """The first hop. An event that was sent and whose outcome is unknown may be there once, or not at all."""
-    return _FirstHop(engine, most, read_raw).run()
+def compare_log(
+    engine: Engine, most: int, read_raw: Callable[[], None], missing: Anomaly = Anomaly.LOST_BEFORE_LOG
+) -> Hop:
+    """The first hop. An event that was sent and whose outcome is unknown may be there once, or not at all.
+
+    `missing`: what an acknowledged event is that is nowhere; undecided where the log may have forgotten it.
+    """
+    return _FirstHop(engine, most, read_raw, missing).run()
 
 
 def check_log(engine: Engine, most: int, relation: str = "log", reordered: Anomaly = Anomaly.REORDERED_IN_LOG) -> Hop:
@@ -64,9 +69,10 @@ def doubled_in_log(engine: Engine, hop: Hop, most: int) -> None:
 
 
 class _FirstHop:
-    def __init__(self, engine: Engine, most: int, read_raw: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, most: int, read_raw: Callable[[], None], missing: Anomaly) -> None:
         self._engine = engine
         self._read_raw = read_raw
+        self._nowhere = missing
         self._hop = Hop("journal to log", "ids")
         self._notes = Notes(engine, self._hop, most)
 
@@ -127,5 +133,5 @@ class _FirstHop:
             "GROUP BY id) r ON t.id = r.id",
         )
         nowhere, aborted = "acknowledged, and not in the log", "acknowledged, and in the log only as not committed"
-        self._notes.add(Anomaly.LOST_BEFORE_LOG, "gone", "pos IS NULL", nowhere)
+        self._notes.add(self._nowhere, "gone", "pos IS NULL", nowhere)
         self._notes.add(Anomaly.LOST_BEFORE_LOG, "gone", "pos IS NOT NULL", aborted)

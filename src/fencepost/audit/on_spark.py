@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 
 from fencepost.audit.engine import Row
 from fencepost.audit.hop import Ranges
+from fencepost.audit.loading import LOG
 from fencepost.errors import Refused
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, TopicPartition
 from fencepost.sinks.postgres.reading import reader
@@ -89,8 +90,10 @@ class SparkLoader:
     source: SourceSpec | None = None  # a pipeline's: for conditions on its events
 
     def topic(self, name: str, topic: str, ranges: Ranges | None, *, committed: bool = True, id_: str = "") -> None:
-        records = self._records(topic, ranges, committed)
-        self._log(records, id_).createOrReplaceTempView(name)
+        if ranges is not None and not ranges:
+            self.engine.put(name, LOG.empty_table())  # Spark refuses to read no partition
+        else:
+            self._log(self._records(topic, ranges, committed), id_).createOrReplaceTempView(name)
 
     def expected(self, topic: str, ranges: Ranges, condition: str) -> None:
         """The records for which a condition holds, in the words in which a transform sees them."""

@@ -31,6 +31,7 @@ class Scope:
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)  # the horizon: what lies beyond waits
     spans: list[LandedSpan] = field(default_factory=list)
     compacted: bool = False  # may records be gone from the middle of the log?
+    first: Mapping[TopicPartition, int] = field(default_factory=dict)  # where the log begins now
 
     @property
     def offsets(self) -> int:
@@ -38,7 +39,19 @@ class Scope:
 
     def waiting(self, at: TopicPartition) -> int:
         """Offsets that the pipeline has not read yet."""
-        return max(self.ends.get(at, 0) - self.positions[at], 0) if at in self.positions else 0
+        if not self.positions:
+            return 0
+        return max(self.ends.get(at, 0) - self.positions.get(at, self.ranges[at].start), 0)
+
+    @property
+    def whole(self) -> Mapping[TopicPartition, Span]:
+        """All that is committed: what a sender was told does not end at anybody's position."""
+        return {at: Span(self.first[at], max(self.first[at], end)) for at, end in self.ends.items()}
+
+    @property
+    def forgets(self) -> bool:
+        """May records be gone from the log, by retention, deletion or compaction?"""
+        return self.compacted or any(self.first.values())
 
     def partitions(self) -> list[dict[str, Any]]:
         return [
@@ -70,7 +83,7 @@ def find_scope(request: AuditRequest) -> Scope:
         end = min(ends[at], until[at], positions.get(at, ends[at] if not request.pipeline else start))
         ranges[at] = Span(start, max(start, end))
     facts = topic_facts(cluster, request.topic)
-    return Scope(ranges, ends, positions, spans, facts is not None and facts.compacted)
+    return Scope(ranges, ends, positions, spans, facts is not None and facts.compacted, first)
 
 
 def committed_ends(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:

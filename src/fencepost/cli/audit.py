@@ -130,6 +130,8 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
         most=most,
     )
     if every is not None:
+        if journal:
+            raise Usage("--every with --journal", "a journal is held against the whole log: audit it once")
         _go_on(request, _period(every), output)
         return
     found = run_audit(request, wait)

@@ -191,7 +191,7 @@ class Member:
         self._seen(self.done)
 
     def _batches(self, events: list[Event]) -> Iterable[Batch[list[Event]]]:
-        """Each from where the one before ended: offsets may be missing between them (markers, compaction), events not."""
+        """Each from where the one before ended: offsets may be missing between (markers, compaction), events not."""
         nobody = Tenure(self._settings.group, uuid4(), 0, {})
         for place, of_one in by_partition(events):
             if place not in self._next:
