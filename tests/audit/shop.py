@@ -24,10 +24,10 @@ from fencepost.delivery import deliver
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Batch, Span, Tenure, TopicPartition
+from fencepost.rows import PROVENANCE
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.table import make_table
-from fencepost.spark.rows import PROVENANCE
 
 SPAN = 7  # offsets to a commit
 ROWS = pa.schema([("body", pa.string()), ("event", pa.string()), *PROVENANCE])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fencepost.errors import Poison, Refused
 from fencepost.model import TopicPartition
-from fencepost.spark.rows import OutputCount, RowShape
+from fencepost.rows import OutputCount, RowShape
 from fencepost.transforms import FunctionName
 
 ORDERS = TopicPartition("orders", 2)

@@ -13,9 +13,10 @@ from confluent_kafka import Consumer
 from fencepost.cluster.positions import TopicReader
 from fencepost.consuming.commits import Commit
 from fencepost.consuming.handling import Handler
-from fencepost.consuming.keeping import Aside, GroupKeeper, Keeper, TransactionHandler, TransactionKeeper
+from fencepost.consuming.keeping import Aside, GroupKeeper, Keeper, StoreKeeper
 from fencepost.consuming.member import Consumed, Member
 from fencepost.consuming.settings import ConsumerSettings, Per
+from fencepost.consuming.transactions import TransactionHandler, in_transaction
 from fencepost.delivery import Observer, nobody
 from fencepost.errors import Rewound, Unknown, Unreachable, UnsupportedGuarantee
 from fencepost.guarantee import Guarantee
@@ -81,7 +82,8 @@ class Consumption:
     def _keeper(self, consumer: Consumer, topic: TopicReader, aside: Aside) -> Keeper:
         handler: Any = self.handler  # which of the two it is follows from the guarantee
         if self.dsn is not None:
-            return TransactionKeeper(self.settings, self.dsn, topic, handler, aside)
+            carriage = in_transaction(self.settings, self.dsn, handler, self.stop)
+            return StoreKeeper(self.settings, carriage, topic, aside)
         return GroupKeeper(self.settings, consumer, topic, handler, aside)
 
 

@@ -1,8 +1,8 @@
-"""An event as a handler sees it."""
+"""An event as a handler sees it, and the messages that it comes in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -54,9 +54,21 @@ def event_of(message: Message) -> Event:
     )
 
 
-def by_partition(events: Iterable[Event]) -> Iterator[tuple[TopicPartition, list[Event]]]:
-    """The events of each partition, in their order."""
-    for place, group in groupby(
-        sorted(events, key=lambda event: (event.place, event.offset)), lambda event: event.place
-    ):
-        yield place, list(group)
+def by_partition(messages: Iterable[Message]) -> dict[TopicPartition, list[Message]]:
+    """The messages of each partition, in the order in which they came."""
+    groups: dict[TopicPartition, list[Message]] = {}
+    for (topic, partition), run in groupby(messages, lambda message: (message.topic(), message.partition())):
+        groups.setdefault(TopicPartition(cast(str, topic), cast(int, partition)), []).extend(run)
+    return groups
+
+
+def place_of(message: Message) -> TopicPartition:
+    return TopicPartition(cast(str, message.topic()), cast(int, message.partition()))
+
+
+def unread(messages: list[Message], start: int) -> list[Message]:
+    """Those from this offset on, each once and in order: what was read before a partition came back comes again."""
+    offsets: list[Any] = [message.offset() for message in messages]
+    if offsets[0] >= start and offsets == sorted(set(offsets)):
+        return messages
+    return [message for offset, message in sorted(dict(zip(offsets, messages, strict=True)).items()) if offset >= start]

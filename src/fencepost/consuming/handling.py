@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from threading import Event as Flag
+from typing import Any
 
-from fencepost.consuming.events import Event
+from confluent_kafka import Message
+
+from fencepost.consuming.events import Event, event_of
 from fencepost.errors import FencepostError, Refused
 from fencepost.model import Batch, Landed
 
@@ -19,7 +22,7 @@ class HandlerFailed(Refused):
     """The handler raised for these events, and again when it was called again."""
 
 
-Patiently = Callable[[Callable[[], None]], None]
+Patiently = Callable[[Callable[[], Any]], Any]
 """Runs something that may take long, while the group is still talked to."""
 
 
@@ -32,8 +35,9 @@ class HandlerSink:
         self._stop = stop
         self._patiently = patiently
 
-    def write(self, batch: Batch[list[Event]]) -> Landed:
-        self._patiently(lambda: call(self._handler, batch.rows, self._retries, self._stop))
+    def write(self, batch: Batch[list[Message]]) -> Landed:
+        events = [event_of(message) for message in batch.rows]
+        self._patiently(lambda: call(self._handler, events, self._retries, self._stop))
         return Landed(rows=len(batch.rows))
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event as Flag
 from time import monotonic
+from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -20,8 +21,8 @@ from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.cluster.client import Cluster, librdkafka_log
 from fencepost.cluster.positions import TopicReader
-from fencepost.consuming.events import Event, by_partition, event_of
-from fencepost.consuming.keeping import Aside, GroupKeeper, Keeper
+from fencepost.consuming.events import by_partition, place_of, unread
+from fencepost.consuming.keeping import Aside, Keeper, Messages
 from fencepost.consuming.settings import ConsumerSettings, Per
 from fencepost.delivery import Observer
 from fencepost.errors import Fenced, RecordsGone, Unknown, Unreachable, Usage
@@ -30,7 +31,8 @@ from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 
 POLL_SECONDS = 0.2
 FENCED_SECONDS = 30.0
-GLANCE_SECONDS = 0.05  # a handler that is done by then is not worth a pause
+PATIENCE_SECONDS = 1.0  # work that is done by then is not worth a pause, which throws away what was read ahead
+GLANCE_SECONDS = 0.05
 
 
 @dataclass
@@ -66,11 +68,11 @@ class Member:
         self._stop = stop
         self._seen = seen
         self._worker = ThreadPoolExecutor(1, "handler")
-        self._batch: Batch[list[Event]] | None = None  # in hand
-        self._in_hand: Future[None] | None = None  # the work on it, while that is done
+        self._batch: Batch[Messages] | None = None  # in hand
+        self._in_hand: Future[Any] | None = None  # the work on it, while that is done
         self._owned: set[TopicPartition] = set()
-        self._ended: set[TopicPartition] = set()
-        self._early: list[Event] = []  # came while a batch was in hand
+        self._ends: dict[TopicPartition, int] = {}  # where the last of its records was, as far as we know
+        self._early: Messages = []  # came while a batch was in hand
         self._next: dict[TopicPartition, int] = {}  # what the next batch of each partition begins with
         self._fenced_since: float | None = None
         self.done = Consumed()
@@ -83,8 +85,7 @@ class Member:
         self._keeper = make_keeper(self._consumer, topic, Aside(stop, self._patiently, see))
 
     def _answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
-        if isinstance(self._keeper, GroupKeeper):
-            self._keeper.answered(error, partitions)
+        self._keeper.answered(error, partitions)
 
     # -- the loop
 
@@ -104,7 +105,9 @@ class Member:
         return self.done
 
     def _drained(self) -> bool:
-        return bool(self._owned) and self._owned <= self._ended and not self._early
+        """Every partition that it owns was read to where it ended."""
+        read = all(at in self._ends and self._next[at] >= self._ends[at] for at in self._owned)
+        return bool(self._owned) and read and not self._early
 
     def _leave(self) -> None:
         """Give the partitions back, and leave the group."""
@@ -114,25 +117,27 @@ class Member:
             self._worker.shutdown(wait=True)
             self._keeper.close()
 
-    def _read(self) -> list[Event]:
-        events, self._early = self._early, []
-        room = self._settings.batch - len(events)
+    def _read(self) -> Messages:
+        messages, self._early = self._early, []
+        room = self._settings.batch - len(messages)
         if room > 0:
-            events += self._events(self._consumer.consume(room, 0 if events else POLL_SECONDS))
-        return events
+            messages += self._records(self._consumer.consume(room, 0 if messages else POLL_SECONDS))
+        return messages
 
-    def _events(self, messages: Iterable[Message]) -> list[Event]:
-        events = []
-        for message in messages:
-            error = message.error()
-            if error is None:
-                events.append(event_of(message))
-                self._ended.discard(events[-1].place)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._ended.add(TopicPartition(message.topic() or "", message.partition() or 0))
-            else:
-                self._trouble(message, error)
-        return events
+    def _records(self, messages: Messages) -> Messages:
+        """What of it is records; the rest tells of ends and of trouble."""
+        records = [message for message in messages if message.error() is None]
+        if len(records) < len(messages):
+            for message in messages:
+                if (error := message.error()) is not None:
+                    self._told(message, error)
+        return records
+
+    def _told(self, message: Message, error: KafkaError) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._ends[TopicPartition(message.topic() or "", message.partition() or 0)] = message.offset() or 0
+        else:
+            self._trouble(message, error)
 
     def _trouble(self, message: Message, error: KafkaError) -> None:
         if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
@@ -145,8 +150,8 @@ class Member:
 
     # -- a batch
 
-    def _carry(self, events: list[Event]) -> None:
-        batches = list(self._batches(events))
+    def _carry(self, messages: Messages) -> None:
+        batches = list(self._batches(messages))
         for number, batch in enumerate(batches):
             place, span = batch.only_span()
             if self._next.get(place) != span.start:
@@ -181,7 +186,7 @@ class Member:
                 "see whether something else carries under the same name",
             )
 
-    def _count(self, batch: Batch[list[Event]], landed: Landed) -> None:
+    def _count(self, batch: Batch[Messages], landed: Landed) -> None:
         self.done.events += landed.rows
         self.done.batches += 1
         place, span = batch.only_span()
@@ -190,21 +195,27 @@ class Member:
             self._next[place] = span.end
         self._seen(self.done)
 
-    def _batches(self, events: list[Event]) -> Iterable[Batch[list[Event]]]:
+    def _batches(self, messages: Messages) -> Iterable[Batch[Messages]]:
         """Each from where the one before ended: offsets may be missing between (markers, compaction), events not."""
         nobody = Tenure(self._settings.group, uuid4(), 0, {})
-        for place, of_one in by_partition(events):
-            if place not in self._next:
-                continue  # asked back since it was read
+        groups = by_partition(messages)
+        for place in sorted({*groups, *self._ends} & self._next.keys()):  # the others were asked back since
             start = self._next[place]
-            # a partition that came back is read again, from where it stood
-            new = list({event.offset: event for event in of_one if event.offset >= start}.values())
-            for part in ([event] for event in new) if self._settings.per is Per.RECORD else filter(None, [new]):
-                span = Span(start, part[-1].offset + 1)
-                yield Batch({place: span}, part, nobody)
-                start = span.end
+            new = unread(groups[place], start) if place in groups else []
+            for part, end in self._parts(new, max(start, self._ends.get(place, 0))):
+                if end > start:
+                    yield Batch({place: Span(start, end)}, part, nobody)
+                start = end
 
-    def _patiently(self, work: Callable[[], None]) -> None:
+    def _parts(self, messages: Messages, known_end: int) -> Iterable[tuple[Messages, int]]:
+        """What is processed at once, and where it ends; the last one goes over the markers behind it."""
+        size = 1 if self._settings.per is Per.RECORD else max(len(messages), 1)
+        for at in range(0, max(len(messages), 1), size):
+            part = messages[at : at + size]
+            end = (part[-1].offset() or 0) + 1 if part else known_end
+            yield part, max(end, known_end) if at + size >= len(messages) else end
+
+    def _patiently(self, work: Callable[[], Any]) -> Any:
         """Run the work in its own thread; when it takes long, poll meanwhile, with nothing to be read.
 
         Commits stay in this thread: a synchronous one beside a poll is never answered.
@@ -212,25 +223,26 @@ class Member:
         self._in_hand = self._worker.submit(work)
         try:
             with suppress(NotYet):
-                self._in_hand.exception(GLANCE_SECONDS)
+                self._in_hand.exception(PATIENCE_SECONDS)
             if not self._in_hand.done():
                 self._poll_meanwhile(self._in_hand)
-            self._in_hand.result()
+            return self._in_hand.result()
         finally:
             self._in_hand = None
 
-    def _poll_meanwhile(self, work: Future[None]) -> None:
+    def _poll_meanwhile(self, work: Future[Any]) -> None:
         self._consumer.pause(_driver(self._owned))
         while not work.done():
             message = self._consumer.poll(GLANCE_SECONDS)
             if message is not None:
-                self._early += self._events([message])
+                self._early += self._records([message])
         self._consumer.resume(_driver(self._owned))
 
-    def _go_back(self, place: TopicPartition, others: list[Batch[list[Event]]]) -> None:
+    def _go_back(self, place: TopicPartition, others: list[Batch[Messages]]) -> None:
         """The batch was not processed: read again from where its position stands, which may be behind it."""
-        waiting = [event for other in others for event in other.rows] + self._early
-        self._early = [event for event in waiting if event.place != place]
+        waiting = [message for other in others for message in other.rows] + self._early
+        self._early = [message for message in waiting if place_of(message) != place]
+        self._ends.pop(place, None)
         if place in self._next:  # still ours, as far as we know
             self._next[place] = self._keeper.position(place)
             self._consumer.seek(DriverPartition(place.topic, place.partition, self._next[place]))
@@ -259,7 +271,7 @@ class Member:
             self._keeper.give_back(gone, finished)
         self._let_go(consumer, partitions)
 
-    def _finished_in_time(self) -> Batch[list[Event]] | None:
+    def _finished_in_time(self) -> Batch[Messages] | None:
         """The batch in hand, if its work ends well before time is up; else it is given up."""
         if self._in_hand is None:
             return None
@@ -276,10 +288,10 @@ class Member:
     def _let_go(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
         gone = _ours(partitions)
         self._owned -= gone
-        self._ended -= gone
         for place in gone:
             self._next.pop(place, None)
-        self._early = [event for event in self._early if event.place not in gone]
+            self._ends.pop(place, None)
+        self._early = [message for message in self._early if place_of(message) not in gone]
         if self._settings.incremental:
             consumer.incremental_unassign(partitions)
         else:

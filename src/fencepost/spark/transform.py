@@ -12,8 +12,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from fencepost.errors import FencepostError, Usage
+from fencepost.rows import FROM, RowShape
 from fencepost.sinks.postgres.columns import json_field
-from fencepost.spark.rows import FROM, RowShape
 from fencepost.spark.source import KafkaSource
 from fencepost.spec import PipelineSpec, TransformSpec, ValueFormat
 from fencepost.transforms import FunctionName

@@ -14,11 +14,11 @@ from fencepost.delivery import Observer, deliver, nobody
 from fencepost.errors import FencepostError, InputCut
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Tenure
+from fencepost.rows import RowShape
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.spark.aside import Letters
 from fencepost.spark.input_guard import GUARD
 from fencepost.spark.plan import TaskSpans
-from fencepost.spark.rows import RowShape
 
 RESULT_SCHEMA = "topic string, partition int, outcome string"  # the outcome as JSON
 
