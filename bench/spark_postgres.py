@@ -95,7 +95,7 @@ class Bench:
 
     def _fenced(self, spec: PipelineSpec, batch: int | None = None) -> list[float]:
         transform = self.transform(spec, batch)
-        settings = replace(self.fresh_table(spec.sink.options.table, transform), pipeline=spec.name)
+        settings = replace(self.fresh_table(spec.postgres.table, transform), pipeline=spec.name)
         with closing(PostgresStore(settings)) as store:
             first = {TopicPartition(self.topic, number): 0 for number in range(PARTITIONS)}
             tenure = store.take_over(spec.name, uuid4(), first, {})
@@ -106,7 +106,7 @@ class Bench:
             marks.append(perf_counter())
             stream.carry(once=True, every="0 seconds")
             marks[-1] = perf_counter()  # the end of the query belongs to its last batch
-        landed = self.count(spec.sink.options.table)
+        landed = self.count(spec.postgres.table)
         assert landed == self.records, landed
         return [after - before for before, after in pairwise(marks)]
 

@@ -17,6 +17,7 @@ ALLOWED = {
     "outcome": set(),
     "halving": set(),
     "errors": {"guarantee"},  # for a type only
+    "patience": {"errors"},
     "delivery": CORE,
     "rules": CORE,
     "news": {"model"},
@@ -26,13 +27,15 @@ ALLOWED = {
     "cluster": CORE | {"rules"},
     "producing": CORE | {"rules", "cluster", "outcome", "halving"},
     "ledgers": CORE | {"delivery"},
-    "sinks": CORE | {"delivery", "rules", "ledgers", "halving"},
+    # the Kafka sink is a producer, through the same client
+    "sinks": CORE | {"delivery", "rules", "ledgers", "outcome", "cluster", "producing", "halving"},
     "audit": CORE | {"outcome", "cluster", "sinks", "spec", "spark"},
     "spark": CORE
     | {"delivery", "rules", "news", "spec", "transforms", "halving", "rows", "cluster", "sinks", "machine"},
     "rows": {"errors", "model", "halving", "transforms", "sinks"},
-    "consuming": CORE | {"delivery", "rules", "news", "spec", "transforms", "rows", "halving", "cluster", "sinks"},
-    "pipeline": CORE | {"delivery", "news", "spec", "spark", "consuming"},
+    "consuming": CORE
+    | {"delivery", "rules", "news", "patience", "spec", "transforms", "rows", "halving", "cluster", "sinks"},
+    "pipeline": CORE | {"delivery", "news", "patience", "spec", "spark", "consuming"},
     "status": {"model", "spec", "cluster", "sinks"},
     "repositioning": {"model", "spec", "cluster", "sinks"},
     "planning": CORE | {"rules", "spec", "cluster", "sinks", "spark", "consuming"},
@@ -41,7 +44,7 @@ ALLOWED = {
     "demo": CORE | {"outcome", "audit", "cluster", "producing", "local", "machine", "spec"},
     "templates": set(),
     "cli": {"*"},
-    "__init__": {"errors", "guarantee", "pipeline", "producing", "consuming"},
+    "__init__": {"errors", "guarantee", "pipeline", "producing", "consuming", "sinks"},
     "__main__": {"cli"},
 }
 HEAVY = {"pyspark", "confluent_kafka", "pyarrow", "psycopg", "kafka"}

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from fencepost.consuming.consumer import consume
     from fencepost.pipeline import Pipeline
     from fencepost.producing.producer import Producer
+    from fencepost.sinks.kafka import Output
 
 __version__ = version("fencepost")
-__all__ = ["FencepostError", "Guarantee", "Pipeline", "Producer", "__version__", "consume"]
+__all__ = ["FencepostError", "Guarantee", "Output", "Pipeline", "Producer", "__version__", "consume"]
 
 
 def __getattr__(name: str) -> object:
@@ -29,4 +30,8 @@ def __getattr__(name: str) -> object:
         from fencepost.consuming.consumer import consume
 
         return consume
+    if name == "Output":
+        from fencepost.sinks.kafka import Output
+
+        return Output
     raise AttributeError(f"module 'fencepost' has no attribute {name!r}")

@@ -84,6 +84,24 @@ class Landed:
     already: bool = False  # an earlier attempt had landed: nothing was written now
 
 
+class Mode(StrEnum):
+    """What becomes of an event whose key has a row already."""
+
+    APPEND = "append"  # another row: there are no keys
+    UPSERT = "upsert"  # the newest event of a key has the row
+    DEDUPE = "dedupe"  # the first one keeps it
+
+
+@dataclass(frozen=True)
+class Merge:
+    """How the rows of one key become one row. It crosses to Spark's workers."""
+
+    mode: Mode  # upsert or dedupe
+    key: tuple[str, ...]  # the columns that name a row
+    order_by: str | None = None  # upsert: the row with the highest value in this column wins, before any offset
+    deletes: bool = False  # upsert: an event without a value deletes the row of its key
+
+
 class Step(StrEnum):
     """The moments between which a process can die. An observer is told right after each."""
 

@@ -5,13 +5,11 @@ Trouble ends the engine's work; the next try starts from the ledger, on the same
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from time import monotonic
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
@@ -20,11 +18,9 @@ from pydantic import ValidationError
 from fencepost.delivery import Ledger, Observer, nobody
 from fencepost.errors import FencepostError, Rewound, Unknown, Unreachable, Usage
 from fencepost.model import Landed, Tenure, TopicPartition
-from fencepost.news import BatchDone, Listener, PartitionsAdded, Started, Waiting, unheard
-from fencepost.spec import PipelineSpec, load
-
-FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
-ONCE_GIVES_UP_AFTER = 300.0  # seconds without a batch; a run that goes on for ever never gives up
+from fencepost.news import BatchDone, Listener, News, PartitionsAdded, Started, Waiting, unheard
+from fencepost.patience import Patience
+from fencepost.spec import EngineName, PipelineSpec, load
 
 
 class Engine(Protocol):
@@ -41,7 +37,7 @@ class Engine(Protocol):
 
     def topic_ids(self) -> Mapping[str, str]: ...
 
-    def carry(self, tenure: Tenure, once: bool, report: Callable[[BatchDone | Waiting], None]) -> None:
+    def carry(self, tenure: Tenure, once: bool, report: Listener) -> None:
         """Carry batches until drained (once) or stopped. Raises what went wrong, PartitionsAdded between batches."""
 
     def landed(self, runs: Collection[UUID], first: Mapping[TopicPartition, int]) -> Landed | None:
@@ -82,12 +78,13 @@ class Pipeline:
         listen: Listener = unheard,
         see: Observer = nobody,
         engine: EngineMaker | None = None,
+        stop: Event | None = None,
     ) -> None:
         self.spec = _spec(spec)
         self._listen = listen
         self._see = see
-        self._engine = engine or _spark
-        self._stop = Event()
+        self._engine = engine or _engine
+        self._stop = stop or Event()
 
     def stop(self) -> None:
         """Finish the batch that is under way, then return from `run`. Safe in a signal handler."""
@@ -99,9 +96,9 @@ class Pipeline:
         with self._engine(self.spec, self._stop, self._see) as engine:
             tenure = self._take_over(engine)
             summary.positions.update(tenure.positions)
-            patience = _Patience(ONCE_GIVES_UP_AFTER if once else None)
+            patience = Patience(once)
 
-            def hear(news: BatchDone | Waiting) -> None:
+            def hear(news: News) -> None:
                 if isinstance(news, BatchDone):
                     patience.renew()
                     summary.add(news)
@@ -110,7 +107,8 @@ class Pipeline:
             first, runs = dict(tenure.positions), [tenure.run]
             while not self._stop.is_set():
                 try:
-                    self._listen(Started(tenure.run, tenure.epoch, tenure.positions))
+                    if tenure.positions:  # a member of a group tells by itself what it was given
+                        self._listen(Started(tenure.run, tenure.epoch, tenure.positions))
                     engine.carry(tenure, once, hear)
                     break
                 except (Unreachable, Unknown, Rewound) as trouble:
@@ -127,7 +125,7 @@ class Pipeline:
         first = engine.positions(engine.ledger.positions(self.spec.name))
         return engine.ledger.take_over(self.spec.name, uuid4(), first, engine.topic_ids())
 
-    def _resume(self, engine: Engine, tenure: Tenure, patience: _Patience) -> Tenure:
+    def _resume(self, engine: Engine, tenure: Tenure, patience: Patience) -> Tenure:
         """The same run under a new token, as soon as the ledger answers; Fenced if another took over meanwhile."""
         token = uuid4()
         while True:
@@ -147,33 +145,10 @@ class Pipeline:
         added = engine.ledger.take_over(tenure.pipeline, token, new, engine.topic_ids())
         return Tenure(tenure.pipeline, token, added.epoch, {**renewed.positions, **added.positions})
 
-    def _wait(self, patience: _Patience, trouble: FencepostError) -> None:
+    def _wait(self, patience: Patience, trouble: FencepostError) -> None:
         seconds = patience.next_wait(trouble)
         self._listen(Waiting(str(trouble), seconds))
         self._stop.wait(seconds)
-
-
-class _Patience:
-    """How long to wait before the next try, and when to give up."""
-
-    def __init__(self, limit: float | None) -> None:
-        self._limit = limit
-        self.renew()
-
-    def renew(self) -> None:
-        """Something landed: whatever was wrong is over."""
-        self._tries = 0
-        self._since: float | None = None
-
-    def next_wait(self, trouble: FencepostError) -> float:
-        """Seconds, doubling up to a limit, a little by chance. Raises the trouble itself when time is up."""
-        now = monotonic()
-        self._since = now if self._since is None else self._since
-        if self._limit is not None and now - self._since > self._limit:
-            raise trouble
-        self._tries += 1
-        longest: float = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(self._tries, 10))
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 (not a secret)
 
 
 def _spec(given: PipelineSpec | Mapping[str, Any] | Path | str) -> PipelineSpec:
@@ -187,7 +162,13 @@ def _spec(given: PipelineSpec | Mapping[str, Any] | Path | str) -> PipelineSpec:
     return load(Path(given))
 
 
-def _spark(spec: PipelineSpec, stop: Event, see: Observer) -> AbstractContextManager[Engine]:
-    from fencepost.spark.engine import open_engine
+def _engine(spec: PipelineSpec, stop: Event, see: Observer) -> AbstractContextManager[Engine]:
+    match spec.engine:
+        case EngineName.SPARK:
+            from fencepost.spark.engine import open_engine as open_spark
 
-    return open_engine(spec, stop, see)
+            return open_spark(spec, stop, see)
+        case EngineName.PYTHON:
+            from fencepost.consuming.engine import open_engine as open_python
+
+            return open_python(spec, stop, see)

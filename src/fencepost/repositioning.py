@@ -54,7 +54,7 @@ class Repositioning:
 
 def propose(spec: PipelineSpec, to: Start) -> Repositioning:
     """What setting the positions would do. Changes nothing. Raises Usage for offsets that the topic does not hold."""
-    options = spec.sink.options
+    options = spec.postgres
     topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
     after = topic.positions({}, to)
     with reader(options.dsn or "") as connection:
@@ -67,7 +67,7 @@ def propose(spec: PipelineSpec, to: Start) -> Repositioning:
 
 def carry_out(spec: PipelineSpec, proposal: Repositioning) -> None:
     """Set the positions; a run of the pipeline that is under way ends as fenced."""
-    options = spec.sink.options
+    options = spec.postgres
     settings = PostgresSettings(options.dsn or "", spec.name, options.table, (), options.ledger_schema)
     with closing(PostgresStore(settings)) as store:
         positions = {move.partition: move.after for move in proposal.moves}

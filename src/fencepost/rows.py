@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from fencepost.errors import FencepostError, Poison, Refused, Usage
 from fencepost.halving import bad_ones
 from fencepost.model import TopicPartition
-from fencepost.sinks.postgres.columns import json_field
+from fencepost.sinks.postgres.columns import TOMBSTONE, json_field
 from fencepost.transforms import FunctionName
 
 FROM = "_from"
@@ -36,6 +36,8 @@ class RowShape:
 
     provenance: bool  # keep where each row came from
     arrow: FunctionName | None = None  # a transform of record batches, applied in the task itself
+    flat: bool = True  # what is nested becomes JSON text, as tables want it
+    tombstones: bool = False  # with provenance: say of each row whether its event has no value
 
     @cached_property
     def _transform(self) -> ArrowTransform | None:
@@ -72,7 +74,7 @@ class RowShape:
         made = self._transform(batch)
         if not isinstance(made, pa.RecordBatch):
             raise Refused(f"{self.arrow} returned {type(made).__name__}, not a pyarrow.RecordBatch")
-        return _nested_as_json(made)
+        return _nested_as_json(made) if self.flat else made
 
     def _made_or_poison(self, partition: TopicPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What the transform makes of the batch; where it fails, the records on which it does."""
@@ -98,14 +100,15 @@ class RowShape:
             raise Poison(str(partition), [(offsets[row].as_py(), reason) for row, reason in found]) from error
 
     def _with_provenance(self, partition: TopicPartition, batch: pa.RecordBatch, count: OutputCount) -> pa.RecordBatch:
-        offsets = batch.column(FROM)
-        if pa.types.is_struct(offsets.type):
-            offsets = pc.struct_field(offsets, "offset")
+        place = offsets = batch.column(FROM)
+        if pa.types.is_struct(place.type):
+            offsets = pc.struct_field(place, "offset")
         columns = _without(batch, FROM)
         size = batch.num_rows
         where = [pa.repeat(partition.topic, size), pa.repeat(pa.scalar(partition.partition, pa.int32()), size)]
         arrays = [*columns.columns, *where, offsets, count.of(offsets)]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*columns.schema, *PROVENANCE]))
+        made = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*columns.schema, *PROVENANCE]))
+        return made.append_column(TOMBSTONE.name, pc.struct_field(place, "tombstone")) if self.tombstones else made
 
 
 class OutputCount:

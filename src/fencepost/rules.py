@@ -5,12 +5,14 @@ Everything that refuses a combination (the pipeline file, a producer, `plan`, `r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 
 from fencepost.errors import UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee, nearest
+from fencepost.model import Merge, Mode
 
 
 class Hop(StrEnum):
@@ -80,6 +82,7 @@ class Footing:
 ALL = frozenset(Guarantee)
 MAY_REPEAT = frozenset({Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE})
 MAY_LOSE = frozenset({Guarantee.AT_MOST_ONCE})
+IN_ORDER = frozenset({Guarantee.EXACTLY_ONCE})  # nothing comes late or twice
 
 
 def sink_findings(sink: SinkTraits) -> Iterator[Finding]:
@@ -125,6 +128,45 @@ def topic_findings(topic: TopicFacts) -> Iterator[Finding]:
             f"topic {topic.name!r} may elect a leader that lacks acknowledged records",
             "set unclean.leader.election.enable=false",
             MAY_LOSE,
+        )
+
+
+def merge_findings(merge: Merge | None, provenance: bool) -> Iterator[Finding]:
+    """What limits upsert: an older event that comes again, or late, must be told from a newer one.
+
+    `provenance`: the rows know where they came from.
+    """
+    if merge is None or merge.mode is not Mode.UPSERT:
+        return
+    if merge.deletes:
+        yield Finding(
+            Hop.SINK,
+            "a deleted row leaves nothing to tell an older event by that comes again",
+            "leave tombstones: keep, and let the transform mark such rows",
+            IN_ORDER,
+        )
+    if not provenance and not merge.order_by:
+        yield Finding(
+            Hop.SINK,
+            "rows that do not know where they came from cannot be told from older ones that come again",
+            "carry the column _from through the transform and leave provenance on, or give order_by",
+            IN_ORDER,
+        )
+
+
+def require_key(merge: Merge | None, columns: Collection[str], provenance: bool) -> None:
+    """Refuse a merge by columns that the rows do not have."""
+    if merge is None:
+        return
+    for what, name in [*(("key", name) for name in merge.key), ("order_by", merge.order_by)]:
+        if name is not None and name not in columns:
+            near = get_close_matches(name, columns, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else "give it in the transform, or use mode: append"
+            raise Usage(f"{what} {name!r} is no column of the rows ({', '.join(columns)})", meant)
+    if merge.deletes and not provenance:
+        raise Usage(
+            "tombstones: delete needs rows that know which event they came from",
+            "carry the column _from through the transform, and leave provenance on",
         )
 
 

@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
@@ -26,6 +27,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
+from fencepost.model import Merge, Mode
 
 FILE_NAME = "fencepost.yml"
 _ENVIRONMENT = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
@@ -109,16 +111,70 @@ class PostgresOptions(_Part):
 
     dsn: str | None = Field(None, description="libpq's connection string; absent: the local stack", repr=False)
     table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)?$")]
-    mode: Literal["append"] = "append"
+    mode: Mode = Mode.APPEND
+    key: tuple[str, ...] = Field((), description="the columns that name a row; with mode upsert or dedupe")
+    order_by: str | None = Field(None, description="upsert: the row with the highest value in this column wins")
+    tombstones: Literal["keep", "delete"] = Field("keep", description="upsert: what an event without a value does")
     provenance: bool = Field(True, description="keep _topic, _partition, _offset and _n of each row")
     ledger_schema: str = Field("fencepost", description="where Fencepost's own tables are")
+
+    @model_validator(mode="after")
+    def _keyed(self) -> PostgresOptions:
+        if self.mode is not Mode.APPEND and not self.key:
+            raise PydanticCustomError("key", f"mode: {self.mode} needs a key; without one only mode: append can be had")
+        if self.key and self.mode is Mode.APPEND:
+            raise PydanticCustomError("key", "a key goes with mode: upsert or mode: dedupe")
+        if self.mode is not Mode.UPSERT and (self.order_by or self.tombstones != "keep"):
+            raise PydanticCustomError("upsert", "order_by and tombstones go with mode: upsert")
+        if self.order_by and self.tombstones == "delete":
+            raise PydanticCustomError(
+                "upsert", "order_by cannot hold with tombstones: delete; a deleted row leaves nothing to compare with"
+            )
+        return self
+
+    @property
+    def merge(self) -> Merge | None:
+        """How rows of one key come together; None where every row is added."""
+        if self.mode is Mode.APPEND:
+            return None
+        return Merge(self.mode, self.key, self.order_by, self.tombstones == "delete")
+
+
+class KafkaOptions(_Part):
+    """Topics of the same cluster."""
+
+    topic: TopicName
+    topics: tuple[TopicName, ...] = Field((), description="others that the column `topic` may name")
+    provenance: bool = Field(True, description="keep where each record came from, in the header fencepost.from")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """All of them, the one that is meant when none is named first."""
+        return (self.topic, *(topic for topic in self.topics if topic != self.topic))
+
+
+class SinkFormat(StrEnum):
+    POSTGRES = "postgres"
+    KAFKA = "kafka"
 
 
 class SinkSpec(_Part):
     """Where the events go."""
 
-    format: Literal["postgres"]
-    options: PostgresOptions
+    format: SinkFormat
+    options: PostgresOptions | KafkaOptions
+
+    @field_validator("options", mode="wrap")
+    @classmethod
+    def _of_the_format(cls, given: object, _any: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+        """Problems with the options of this format, not with those of every other."""
+        kafka = info.data.get("format") is SinkFormat.KAFKA
+        return KafkaOptions.model_validate(given) if kafka else PostgresOptions.model_validate(given)
+
+
+class EngineName(StrEnum):
+    SPARK = "spark"
+    PYTHON = "python"  # one process, a member of a consumer group
 
 
 class BatchSpec(_Part):
@@ -133,7 +189,7 @@ class PipelineSpec(_Part):
 
     name: Name
     guarantee: Guarantee
-    engine: Literal["spark"] = "spark"
+    engine: EngineName = EngineName.SPARK
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     source: SourceSpec
     transform: TransformSpec | None = None
@@ -142,6 +198,13 @@ class PipelineSpec(_Part):
     batch: BatchSpec = BatchSpec()
     spark: dict[str, str] = Field(default_factory=dict)
     folder: str = Field(".", exclude=True, description="what the names of files are relative to")
+
+    @property
+    def postgres(self) -> PostgresOptions:
+        """The options of a PostgreSQL sink. Raises Usage where it is another."""
+        if not isinstance(self.sink.options, PostgresOptions):
+            raise Usage(f"pipeline {self.name!r} ends in {self.sink.format}, and this needs a PostgreSQL sink")
+        return self.sink.options
 
     @field_validator("kafka", "spark", mode="before")
     @classmethod
@@ -249,15 +312,16 @@ def _problem(details: ErrorDetails, lines: _Lines) -> str:
 
 def _keys_beside(path: Sequence[Any]) -> list[str]:
     """The keys that are allowed where an unknown one was found."""
-    parts: dict[str, type[BaseModel]] = {
-        "source": SourceSpec,
-        "transform": TransformSpec,
-        "sink": SinkSpec,
-        "options": PostgresOptions,
-        "batch": BatchSpec,
+    parts: dict[str, list[type[BaseModel]]] = {
+        "source": [SourceSpec],
+        "transform": [TransformSpec],
+        "sink": [SinkSpec],
+        "options": [PostgresOptions, KafkaOptions],
+        "batch": [BatchSpec],
     }
-    model = parts.get(path[-2], PipelineSpec) if len(path) > 1 else PipelineSpec
-    return [field.alias or name for name, field in model.model_fields.items() if not field.exclude]
+    models = parts.get(path[-2], [PipelineSpec]) if len(path) > 1 else [PipelineSpec]
+    fields = [named for model in models for named in model.model_fields.items()]
+    return [field.alias or name for name, field in fields if not field.exclude]
 
 
 def _dotted(path: Sequence[Any]) -> str:

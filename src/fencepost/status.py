@@ -36,7 +36,7 @@ class PipelineStatus:
 
 
 def pipeline_status(spec: PipelineSpec) -> PipelineStatus:
-    options = spec.sink.options
+    options = spec.postgres
     topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
     first, end = topic.bounds(topic.require_same())
     with reader(options.dsn or "") as connection:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from consuming.groups import Group
+from fencepost.lab.scenarios.field import QUICK, Field, opened
 from fencepost.local import Stack
 
 
 @pytest.fixture
 def group(stack: Stack, tmp_path: Path) -> Group:
     return Group(stack, tmp_path)
+
+
+@pytest.fixture(scope="package")
+def field() -> Iterator[Field]:
+    """Brokers behind proxies, for faults."""
+    with opened() as field:
+        yield field
+
+
+@pytest.fixture
+def behind_proxies(field: Field, tmp_path: Path) -> Group:
+    """One partition, clients that notice trouble soon, and brokers that miss a member soon."""
+    return Group(field.stack, tmp_path, 1, {**QUICK, "session.timeout.ms": "6000", "heartbeat.interval.ms": "500"})

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,10 +34,11 @@ class Group:
     stack: Stack
     folder: Path
     partitions: int = 2
+    more: Mapping[str, str] = field(default_factory=dict)  # settings of its clients
     name: str = field(default_factory=lambda: f"consume-{uuid4().hex[:12]}")
 
     def __post_init__(self) -> None:
-        self.kafka = {"bootstrap.servers": self.stack.bootstrap_servers}
+        self.kafka = {"bootstrap.servers": self.stack.bootstrap_servers, "client.id": self.name, **self.more}
         self.cluster = Cluster(self.kafka)
         self.effects = self.folder / "effects"
         create_topic(self.cluster, TopicRequest(self.name, self.partitions))

@@ -8,6 +8,8 @@ from uuid import uuid4
 
 import pytest
 
+from contract.kafka_flow import Flow
+from contract.kafka_topics import KafkaTopics
 from contract.postgres_target import Target
 from fencepost.local import Stack
 from fencepost.sinks.postgres.session import Connection, connect
@@ -24,3 +26,10 @@ def target(connection: Connection) -> Iterator[Target]:
     target = Target(connection, f"types_{uuid4().hex[:12]}")
     yield target
     target.drop()
+
+
+@pytest.fixture
+def flow(stack: Stack) -> Iterator[Flow]:
+    """From one topic into two."""
+    with Flow(KafkaTopics(stack.bootstrap_servers)) as flow:
+        yield flow

@@ -1,4 +1,4 @@
-"""The PostgreSQL store as the suites drive it, each test with a table of its own in the shared database."""
+"""The PostgreSQL store in each of its modes as the suites drive it, every test with a table of its own."""
 
 from __future__ import annotations
 
@@ -11,20 +11,34 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from contract.batches import ORDERS
 from fencepost.errors import InputCut
+from fencepost.model import Merge, Mode
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import Column
+
+PROVENANCE = (
+    Column("_topic", "text"),
+    Column("_partition", "integer"),
+    Column("_offset", "bigint"),
+    Column("_n", "integer"),
+)
 
 
 class InPostgres:
     """One table and one ledger schema; `landed` reads through a connection of its own."""
 
-    def __init__(self, dsn: str, request: pytest.FixtureRequest) -> None:
+    def __init__(self, dsn: str, request: pytest.FixtureRequest, mode: Mode = Mode.APPEND) -> None:
         self.dsn = dsn
+        self.doubles = mode is Mode.APPEND
         self.table = f"contract_{uuid4().hex[:12]}"
-        self.settings = PostgresSettings(dsn, "shop", self.table, (Column("id", "bigint"),), schema=f"{self.table}_own")
+        merge = None if mode is Mode.APPEND else Merge(mode, ("id",))
+        columns = (Column("id", "bigint"), *(() if self.doubles else PROVENANCE))
+        self.settings = PostgresSettings(dsn, "shop", self.table, columns, f"{self.table}_own", merge=merge)
         self.stores: list[PostgresStore] = []
-        self._sql(f"CREATE TABLE {self.table} (seen bigint GENERATED ALWAYS AS IDENTITY, id bigint)")
+        made = ", ".join(f"{column.name} {column.type}" for column in columns)
+        key = ", PRIMARY KEY (id)" if merge else ""
+        self._sql(f"CREATE TABLE {self.table} (seen bigint GENERATED ALWAYS AS IDENTITY, {made}{key})")
         request.addfinalizer(self.remove)
 
     def open(self) -> PostgresStore:
@@ -33,7 +47,12 @@ class InPostgres:
         return store
 
     def rows(self, ids: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pydict({"id": pa.array(ids, pa.int64())})
+        columns: dict[str, Any] = {"id": pa.array(ids, pa.int64())}
+        if not self.doubles:
+            zeros = pa.array([0] * len(ids), pa.int32())
+            columns |= {"_topic": pa.array([ORDERS.topic] * len(ids), pa.string()), "_partition": zeros}
+            columns |= {"_offset": columns["id"], "_n": zeros}
+        yield pa.RecordBatch.from_pydict(columns)
 
     def cut_rows(self, ids: Sequence[int]) -> Iterator[pa.RecordBatch]:
         yield from self.rows(ids)

@@ -7,10 +7,12 @@ from typing import Any, Protocol
 
 import pytest
 
+from contract.kafka_subject import InKafka
 from contract.postgres_subject import InPostgres
 from fencepost.delivery import AtomicSink, Ledger, Sink
 from fencepost.errors import InputCut
 from fencepost.ledgers.memory import MemoryLedger, Positions
+from fencepost.model import Mode
 from fencepost.sinks.memory import Memory, MemorySink, MemoryStore
 
 
@@ -23,6 +25,8 @@ class LedgerSubject(Protocol):
 
 class SinkSubject(Protocol):
     """One place that holds rows; a row is known by its number."""
+
+    doubles: bool  # a row that is written twice is there twice
 
     def open(self) -> Sink[Any]:
         """A new handle, as a new process would have it."""
@@ -57,6 +61,8 @@ class InMemoryLedger:
 
 
 class InMemorySink:
+    doubles = True
+
     def __init__(self) -> None:
         self.stored: list[int] = []
 
@@ -87,6 +93,9 @@ Maker = Callable[[pytest.FixtureRequest], Any]
 ATOMIC_SINKS: dict[str, Maker] = {
     "memory": lambda _: InMemoryStore(),
     "postgres": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request),
+    "postgres-upsert": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request, Mode.UPSERT),
+    "postgres-dedupe": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request, Mode.DEDUPE),
+    "kafka": lambda request: InKafka(request.getfixturevalue("stack").bootstrap_servers, request),
 }
 SINKS: dict[str, Maker] = {
     "memory": lambda _: InMemorySink(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from threading import Barrier, Thread
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError, Thread
 from uuid import uuid4
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from contract.batches import ORDERS, PIPELINE, RETURNS, at, batch, owner
 from contract.subjects import ATOMIC_SINKS, AtomicSubject
 from fencepost.delivery import Observer, deliver, nobody
-from fencepost.errors import Fenced, InputCut, PositionLost
+from fencepost.errors import Fenced, InputCut, PositionLost, Rewound, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Step, Tenure
 
@@ -117,6 +118,8 @@ def test_an_input_that_is_cut_off_commits_nothing(subject: AtomicSubject) -> Non
 
 
 def test_a_commit_that_arrives_late_makes_the_second_attempt_say_already(subject: AtomicSubject) -> None:
+    if not subject.doubles:
+        pytest.skip("where rows have keys the second attempt waits for the first: see the race below")
     tenure = owner(subject.open())
     other_attempt = at(Step.WRITTEN, lambda: carry(subject, tenure, 0, 3))
     assert carry(subject, tenure, 0, 3, other_attempt) == ALREADY
@@ -199,17 +202,28 @@ def test_partitions_move_independently(subject: AtomicSubject) -> None:
 
 def test_two_attempts_that_race_land_once(subject: AtomicSubject) -> None:
     tenure = owner(subject.open())
+    together = Step.WRITTEN if subject.doubles else Step.STARTED  # rows with keys: one writes, and the other waits
     both_written = Barrier(2)
     outcomes: list[Landed] = []
+    pushed_aside: list[Exception] = []
+
+    def meet() -> None:
+        with suppress(BrokenBarrierError):  # where the later attempt fences the earlier one, that does not come
+            both_written.wait(30)
 
     def attempt() -> None:
-        outcomes.append(carry(subject, tenure, 0, 3, at(Step.WRITTEN, lambda: both_written.wait(30))))
+        try:
+            outcomes.append(carry(subject, tenure, 0, 3, at(together, meet)))
+        except (Unreachable, Rewound) as trouble:
+            pushed_aside.append(trouble)
+            both_written.abort()
 
     racers = [Thread(target=attempt) for _ in range(2)]
     for racer in racers:
         racer.start()
     for racer in racers:
         racer.join(timeout=60)
+    outcomes.extend(carry(subject, tenure, 0, 3) for _ in pushed_aside)  # as a run goes on after these
     assert sorted(outcomes, key=lambda landed: landed.already) == [Landed(rows=3), ALREADY]
     assert subject.landed() == [0, 1, 2]
 

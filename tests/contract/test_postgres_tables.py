@@ -167,3 +167,54 @@ def test_a_table_may_live_in_a_schema_of_its_own(target: Target) -> None:
         assert elsewhere.texts() == ["1"]
     finally:
         target.connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+
+
+def test_a_new_table_has_its_key_as_primary_key(target: Target) -> None:
+    schema = pa.schema([("v", pa.string()), ("id", pa.int64())])
+    columns, _ = fit_columns(target.connection, target.name, schema, ("id", "v"))
+    make_table(target.connection, target.name, columns, ("id", "v"))
+    assert fit_columns(target.connection, target.name, schema, ("v", "id")) == (
+        (Column("v", "text", required=True), Column("id", "bigint", required=True)),
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        "id bigint, v text",
+        "id bigint, v text, PRIMARY KEY (id, v)",
+        "id bigint, v text UNIQUE",
+        "id bigint NOT NULL, v text, UNIQUE (id) DEFERRABLE",
+        "id bigint UNIQUE, v text",
+        "id bigint, v text, EXCLUDE USING btree (id WITH =)",
+    ],
+)
+def test_a_table_in_which_a_key_could_have_two_rows_is_refused_with_the_statement_to_run(
+    target: Target, there: str
+) -> None:
+    target.make(there)
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    with pytest.raises(Usage) as refused:
+        fit_columns(target.connection, target.name, schema, ("id",))
+    target.connection.execute(refused.value.remedy.encode())
+    assert fit_columns(target.connection, target.name, schema, ("id",))[1]
+
+
+def test_a_unique_index_on_some_rows_or_on_an_expression_is_no_key(target: Target) -> None:
+    target.make("id bigint NOT NULL, v text")
+    for index in ("(id) WHERE v IS NULL", "(abs(id))", "(id, abs(id))", "(v) INCLUDE (id)"):
+        target.connection.execute(f"CREATE UNIQUE INDEX ON {target.name} {index}".encode())
+        with pytest.raises(Usage, match="no unique index on exactly"):
+            fit_columns(target.connection, target.name, pa.schema([("id", pa.int64())]), ("id",))
+
+
+def test_a_column_that_the_table_lacks_is_refused_with_the_statement_that_adds_it(target: Target) -> None:
+    target.take(column(pa.int64(), [1]))
+    wider = pa.RecordBatch.from_pydict({"v": pa.array([2], pa.int64()), 'a "b"': ["x"], "c": [0.5]})
+    with pytest.raises(Usage) as refused:
+        target.take(wider)
+    _, _, statement = refused.value.remedy.partition("or: ")
+    target.connection.execute(statement.encode())
+    target.take(wider)
+    assert target.values() == [(1, None, None), (2, "x", 0.5)]

@@ -71,7 +71,7 @@ def test_write_then_advance_repeats_after_a_crash_between_the_two(subject: SinkS
             at(Step.WRITTEN, crash),
         )
     deliver(Guarantee.AT_LEAST_ONCE, batch(tenure, 0, 2, subject.rows([0, 1])), subject.open(), ledger)
-    assert sorted(subject.landed()) == [0, 0, 1, 1]
+    assert sorted(subject.landed()) == ([0, 0, 1, 1] if subject.doubles else [0, 1])
 
 
 def test_advance_then_write_loses_after_a_crash_between_the_two(subject: SinkSubject) -> None:

@@ -114,6 +114,13 @@ class Flow:
         producer = Producer(self.kafka | {"linger.ms": 5})
         self._send(producer, ids, instead or {}, header)
 
+    def remove(self, ids: Iterable[int]) -> None:
+        """An event without a value for each key."""
+        producer = Producer(self.kafka)
+        for id_ in ids:
+            producer.produce(self.name, None, key=str(id_), partition=id_ % self.partitions)
+        assert producer.flush(60) == 0
+
     def produce_in_transaction(self, ids: Iterable[int], commit: bool) -> None:
         producer = Producer(self.kafka | {"transactional.id": f"{self.name}-{commit}"})
         producer.init_transactions(60)

@@ -20,7 +20,7 @@ from fencepost.audit.compare import Comparison, compare_sink
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import CrashPoint, Deed, MidCopy, visits
 from fencepost.machine import process
-from fencepost.model import Step
+from fencepost.model import Merge, Step
 from fencepost.sinks.postgres import PostgresSettings
 from fencepost.sinks.postgres.columns import Column
 from sweep.work import EVENTS, ORDERS, SPAN, Naive, Work
@@ -39,6 +39,12 @@ class Point(StrEnum):
     AFTER_THE_COMMIT = "delivered"
 
 
+PROVENANCE = (
+    Column("_topic", "text"),
+    Column("_partition", "integer"),
+    Column("_offset", "bigint"),
+    Column("_n", "integer"),
+)
 NOTHING, LOST, DOUBLED = (0, 0), (SPAN, 0), (0, SPAN)
 AMISS = {  # what the order of the steps gives away at these points; at all others: nothing
     (Guarantee.AT_LEAST_ONCE, Point.AFTER_THE_WRITE): DOUBLED,
@@ -63,16 +69,18 @@ class Ended:
 class Arena:
     """Use it in a `with` block: its processes end with it."""
 
-    def __init__(self, dsn: str, folder: Path) -> None:
+    def __init__(self, dsn: str, folder: Path, merge: Merge | None = None) -> None:
         self.dsn = dsn
         self.witness = folder / "witness"
         name = f"sweep_{uuid4().hex[:12]}"
-        self.settings = PostgresSettings(dsn, name, name, (Column("id", "bigint"),), schema=f"{name}_own")
+        columns = (Column("id", "bigint"), *(PROVENANCE if merge else ()))
+        self.settings = PostgresSettings(dsn, name, name, columns, schema=f"{name}_own", merge=merge)
         self._processes: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Self:
         table = self.settings.table
-        self.sql(f"CREATE TABLE {table} (id bigint)")
+        columns = ", ".join(f"{column.name} {column.type}" for column in self.settings.columns)
+        self.sql(f"CREATE TABLE {table} ({columns}{', PRIMARY KEY (id)' if self.settings.merge else ''})")
         self.sql(f"CREATE TABLE {table}_position AS SELECT 0::bigint AS position")
         return self
 
@@ -139,6 +147,11 @@ class Arena:
         return [visit.pid for visit in visits(self.witness) if visit.acted]
 
     # What is in the table
+
+    def winners(self) -> dict[int, tuple[int, int]]:
+        """Where rows have keys: the partition and the offset that each key's row came from."""
+        rows = self.sql(f"SELECT id, _partition, _offset FROM {self.settings.table}")
+        return {id_: (partition, offset) for id_, partition, offset in rows}
 
     def landed(self) -> list[int]:
         return [id_ for (id_,) in self.sql(f"SELECT id FROM {self.settings.table}")]

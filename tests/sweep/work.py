@@ -19,6 +19,7 @@ ORDERS = TopicPartition("orders", 0)
 SPAN = 1000  # events in one
 PART = 250  # in one record batch
 EVENTS = 3 * SPAN
+KEYS = 1500  # where rows have keys: some come in two spans, others in one
 
 
 class Naive(StrEnum):
@@ -36,6 +37,9 @@ class Work:
     settings: PostgresSettings
     how: Guarantee | Naive
     crash: CrashPoint | MidCopy | None = None
+    partition: TopicPartition = ORDERS
+    events: int = EVENTS
+    keys: int = KEYS
     renews: bool = True  # after an error goes on under a new token, as a pipeline does; else ends with the error
     asks: bool = True  # after an error looks at the position, as `deliver` does; else `exactly_once` alone
 
@@ -44,7 +48,8 @@ class Work:
         return self.crash if isinstance(self.crash, CrashPoint) else nobody
 
     def rows(self, span: Span) -> Iterator[pa.RecordBatch]:
-        return self.crash.rows(parts(span)) if isinstance(self.crash, MidCopy) else parts(span)
+        made = keyed_parts(self.partition, span, self.keys) if self.settings.merge else parts(span)
+        return self.crash.rows(made) if isinstance(self.crash, MidCopy) else made
 
     def packed(self) -> str:
         return pickle.dumps(self).hex()
@@ -62,5 +67,26 @@ def parts(span: Span) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"id": pa.array(range(start, min(start + PART, span.end)), pa.int64())})
 
 
-def next_span(position: int) -> Span:
-    return Span(position, min(position + SPAN, EVENTS))
+def key(partition: TopicPartition, offset: int, keys: int = KEYS) -> int:
+    """Both partitions have all of the keys, each in an order of its own."""
+    spread = offset * 7919 % keys
+    return spread if partition == ORDERS else keys - 1 - spread
+
+
+def keyed_parts(partition: TopicPartition, span: Span, keys: int) -> Iterator[pa.RecordBatch]:
+    """The same with keys, and with where each row came from."""
+    for part in parts(span):
+        offsets = part.column("id")
+        zeros = pa.array([0] * len(offsets), pa.int32())
+        columns = {
+            "id": pa.array([key(partition, offset, keys) for offset in offsets.to_pylist()], pa.int64()),
+            "_topic": pa.array([partition.topic] * len(offsets)),
+            "_partition": pa.array([partition.partition] * len(offsets), pa.int32()),
+            "_offset": offsets,
+            "_n": zeros,
+        }
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def next_span(position: int, events: int = EVENTS) -> Span:
+    return Span(position, min(position + SPAN, events))

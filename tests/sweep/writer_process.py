@@ -13,30 +13,30 @@ from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Tenure
 from fencepost.sinks.postgres import PostgresStore
 from sweep import naive
-from sweep.work import EVENTS, ORDERS, Naive, Work, next_span
+from sweep.work import Naive, Work, next_span
 
 
 def carry(work: Work, guarantee: Guarantee) -> None:
     """What a pipeline does: take over, carry, and after trouble renew the tenure and go on from the ledger."""
     with closing(PostgresStore(work.settings)) as store:
-        tenure = store.take_over(work.settings.pipeline, uuid4(), {ORDERS: 0}, {})
-        position = tenure.positions[ORDERS]
-        while position < EVENTS:
+        tenure = store.take_over(work.settings.pipeline, uuid4(), {work.partition: 0}, {})
+        position = tenure.positions[work.partition]
+        while position < work.events:
             try:
                 landed = attempt(work, guarantee, store, tenure, position)
                 say(landed="already" if landed.already else str(landed.rows))
-                position = next_span(position).end
+                position = next_span(position, work.events).end
             except (Unreachable, Unknown, Rewound) as trouble:
                 say(trouble=type(trouble).__name__)
                 if not work.renews:
                     raise
                 tenure = store.renew(tenure, uuid4())
-                position = tenure.positions[ORDERS]
+                position = tenure.positions[work.partition]
 
 
 def attempt(work: Work, guarantee: Guarantee, store: PostgresStore, tenure: Tenure, position: int) -> Landed:
-    span = next_span(position)
-    batch = Batch({ORDERS: span}, work.rows(span), tenure)
+    span = next_span(position, work.events)
+    batch = Batch({work.partition: span}, work.rows(span), tenure)
     return deliver(guarantee, batch, store, store, work.see) if work.asks else exactly_once(batch, store, work.see)
 
 

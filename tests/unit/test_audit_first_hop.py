@@ -43,6 +43,7 @@ def put(engine: DuckEngine, name: str, ids: Sequence[str | None], **columns: lis
         columns.get("key", [None] * size),
         columns.get("intact", [None] * size),
         [None] * size,
+        [False] * size,
         strict=True,
     )
     engine.put(name, table({field.name: field.type for field in LOG}, rows))

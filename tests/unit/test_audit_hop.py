@@ -42,7 +42,9 @@ def engine() -> Iterator[DuckEngine]:
 
 
 def log_rows(records: Sequence[Place], payloads: dict[Place, str]) -> pa.Table:
-    rows = [(*at, pos, f"p:{at.partition}{pos}", None, None, payloads.get((at, pos), "same")) for at, pos in records]
+    rows = [
+        (*at, pos, f"p:{at.partition}{pos}", None, None, payloads.get((at, pos), "same"), False) for at, pos in records
+    ]
     return table({field.name: field.type for field in LOG}, rows)
 
 

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from fencepost import patience
 from fencepost import pipeline as module
 from fencepost.delivery import Ledger, Observer, deliver
 from fencepost.errors import Fenced, FencepostError, Rewound, Unknown, Unreachable
@@ -72,7 +73,7 @@ class StoryEngine:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
 
 
 def run(engine: StoryEngine, news: list[News] | None = None, once: bool = True) -> module.Summary:
@@ -184,6 +185,6 @@ def test_a_run_that_is_asked_to_stop_ends_after_the_batch() -> None:
 
 
 def test_once_gives_up_when_nothing_answers_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ONCE_GIVES_UP_AFTER", 0.0)
+    monkeypatch.setattr(patience, "ONCE_GIVES_UP_AFTER", 0.0)
     with pytest.raises(Unreachable, match="down"):
         run(StoryEngine(Memory(), [Unreachable("down")] * 100))

@@ -6,7 +6,18 @@ import pytest
 
 from fencepost.errors import UnsupportedGuarantee, Usage
 from fencepost.guarantee import ALLOWED, Anomaly, Guarantee, nearest
-from fencepost.rules import Face, SinkTraits, TopicFacts, choose_face, require, sink_findings, topic_findings
+from fencepost.model import Merge, Mode
+from fencepost.rules import (
+    Face,
+    SinkTraits,
+    TopicFacts,
+    choose_face,
+    merge_findings,
+    require,
+    require_key,
+    sink_findings,
+    topic_findings,
+)
 
 POSTGRES = SinkTraits("postgres", frozenset(Face), atomic=True)
 PARQUET = SinkTraits("parquet", frozenset({Face.TABLE}), atomic=False)
@@ -84,3 +95,43 @@ def test_the_nearest_word_prefers_what_was_asked_then_losing_nothing() -> None:
     assert nearest(Guarantee.AT_MOST_ONCE, both) is Guarantee.AT_MOST_ONCE
     assert nearest(Guarantee.AT_MOST_ONCE, frozenset({Guarantee.EXACTLY_ONCE})) is Guarantee.EXACTLY_ONCE
     assert nearest(Guarantee.EXACTLY_ONCE, frozenset()) is None
+
+
+UPSERT = Merge(Mode.UPSERT, ("id",))
+DELETING = Merge(Mode.UPSERT, ("id",), deletes=True)
+WEAKER = [Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE]
+
+
+@pytest.mark.parametrize("guarantee", Guarantee)
+@pytest.mark.parametrize(
+    ("merge", "provenance"),
+    [
+        (None, False),
+        (UPSERT, True),
+        (Merge(Mode.UPSERT, ("id",), order_by="at"), False),
+        (Merge(Mode.DEDUPE, ("id",)), False),
+    ],
+)
+def test_a_merge_that_can_tell_older_from_newer_holds_under_every_word(
+    merge: Merge | None, provenance: bool, guarantee: Guarantee
+) -> None:
+    require(guarantee, merge_findings(merge, provenance))
+
+
+@pytest.mark.parametrize(("merge", "provenance"), [(UPSERT, False), (DELETING, True)])
+def test_one_that_cannot_holds_where_nothing_comes_again(merge: Merge, provenance: bool) -> None:
+    for guarantee in WEAKER:
+        with pytest.raises(UnsupportedGuarantee) as refused:
+            require(guarantee, merge_findings(merge, provenance))
+        assert refused.value.nearest is Guarantee.EXACTLY_ONCE
+    require(Guarantee.EXACTLY_ONCE, merge_findings(merge, provenance))
+
+
+def test_a_key_that_the_rows_do_not_have_is_refused_with_the_nearest() -> None:
+    require_key(UPSERT, ["id", "v"], provenance=False)
+    with pytest.raises(Usage, match=r"key 'id' is no column of the rows \(idx, v\): did you mean 'idx'"):
+        require_key(UPSERT, ["idx", "v"], provenance=True)
+    with pytest.raises(Usage, match="order_by 'at' is no column"):
+        require_key(Merge(Mode.UPSERT, ("id",), order_by="at"), ["id"], provenance=True)
+    with pytest.raises(Usage, match="tombstones: delete needs rows that know"):
+        require_key(DELETING, ["id"], provenance=False)

@@ -11,6 +11,7 @@ import pytest
 from fencepost.cli.init import init
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
+from fencepost.model import Merge, Mode
 from fencepost.spec import FILE_NAME, OnError, PipelineSpec, find, load, parse
 
 GOOD = """
@@ -54,12 +55,35 @@ sink:
   format: postgres
   options:
     table: t
-    mode: upsert
+    mode: replace
 """
     assert problems(text) == [
         "fencepost.yml line 5: source.valeu: no such key; did you mean 'value'?",
-        "fencepost.yml line 10: sink.options.mode: input should be 'append', not 'upsert'",
+        "fencepost.yml line 10: sink.options.mode: input should be 'append', 'upsert' or 'dedupe', not 'replace'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("mode: upsert", "mode: upsert needs a key; without one only mode: append can be had"),
+        ("mode: dedupe, key: []", "mode: dedupe needs a key"),
+        ("key: [id]", "a key goes with mode: upsert or mode: dedupe"),
+        ("mode: dedupe, key: [id], tombstones: delete", "order_by and tombstones go with mode: upsert"),
+        ("order_by: at", "order_by and tombstones go with mode: upsert"),
+        ("mode: upsert, key: [id], order_by: at, tombstones: delete", "a deleted row leaves nothing to compare with"),
+    ],
+)
+def test_a_mode_has_what_it_needs_and_nothing_else(options: str, problem: str) -> None:
+    (found,) = problems(GOOD.replace("table: orders", f"table: orders, {options}"))
+    assert found.startswith("fencepost.yml line 5: sink.options: ")
+    assert problem in found
+
+
+def test_how_rows_of_one_key_come_together() -> None:
+    assert parse(GOOD).postgres.merge is None
+    keyed = GOOD.replace("table: orders", "table: orders, mode: upsert, key: [id, day], tombstones: delete")
+    assert parse(keyed).postgres.merge == Merge(Mode.UPSERT, ("id", "day"), deletes=True)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ class _Auditor:
         return Question(
             by_id(self._engine) if self._by_id() else PLACES,
             self._read_raw,
-            () if self._by_id() else self._scope.spans,
+            () if self._by_id() or narrowed else self._scope.spans,  # of its rows a commit may have kept some only
             self._scope.ranges,
             compacted=self._scope.compacted,
             nothing_is_filtered=bool(request.expect),
@@ -164,7 +164,8 @@ class _Auditor:
         self._engine.keep(
             "expected",
             "SELECT topic, part, pos, id, key, intact, payload FROM (SELECT *, row_number() OVER "
-            f"(PARTITION BY topic, part, key ORDER BY pos {which}) AS place FROM log) AS ordered WHERE place = 1",
+            f"(PARTITION BY topic, part, key ORDER BY pos {which}) AS place FROM log) AS ordered WHERE place = 1"
+            + (" AND NOT tombstone" if request.deletes else ""),
         )
         return True
 

@@ -1,6 +1,6 @@
 """The audit's relations for the python engine: records through librdkafka, rows through ADBC, both as Arrow.
 
-log   topic, part, pos, id, key, intact, payload     one row per record
+log   topic, part, pos, id, key, intact, payload, tombstone     one row per record
 sink  topic, part, pos, id, n, payload, zone         one row per row; zone "in" where it is compared
 dead  topic, part, pos, id
 """
@@ -33,6 +33,7 @@ LOG = pa.schema(
         ("key", pa.binary()),
         ("intact", pa.bool_()),  # does the value have the checksum in its header? null without such a header
         ("payload", pa.string()),
+        ("tombstone", pa.bool_()),  # it has no value
     ]
 )
 RANGE = {"topic": pa.string(), "part": pa.int32(), "first": pa.int64(), "until": pa.int64()}
@@ -82,6 +83,7 @@ def _row(message: Message, id_: str, payload: bool) -> tuple[Any, ...]:
         message.key(),
         None if checksum is None else f"{zlib.crc32(value):08x}" == _text(checksum),
         hashlib.md5(value, usedforsecurity=False).hexdigest() if payload else None,
+        message.value() is None,
     )
 
 

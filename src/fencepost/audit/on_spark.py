@@ -151,6 +151,7 @@ class SparkLoader:
             "key",
             self._intact().alias("intact"),
             f.md5("value").alias("payload"),
+            f.col("value").isNull().alias("tombstone"),
         )
 
     def _header(self, name: str) -> Any:

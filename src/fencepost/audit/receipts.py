@@ -82,7 +82,7 @@ def find_event(spec: PipelineSpec, id_: str) -> tuple[int, int]:
 
 def _require_place(spec: PipelineSpec, at: TopicPartition, offset: int) -> None:
     topic = TopicReader(Cluster(spec.kafka), at.topic)
-    options = spec.sink.options
+    options = spec.postgres
     with reader(options.dsn or "") as connection:
         require_same_topic(stored_positions(connection, options.ledger_schema, spec.name), topic)
     partitions = topic.require_same()
@@ -94,7 +94,7 @@ def _require_place(spec: PipelineSpec, at: TopicPartition, offset: int) -> None:
 
 
 def _from_position(spec: PipelineSpec, at: TopicPartition, offset: int) -> Receipt:
-    options = spec.sink.options
+    options = spec.postgres
     with reader(options.dsn or "") as connection:
         stored = stored_positions(connection, options.ledger_schema, spec.name)
     position = {TopicPartition(row.topic, row.partition): row.position for row in stored}.get(at)
@@ -103,7 +103,7 @@ def _from_position(spec: PipelineSpec, at: TopicPartition, offset: int) -> Recei
 
 
 def _from_rows(spec: PipelineSpec, found: Receipt) -> Receipt:
-    options = spec.sink.options
+    options = spec.postgres
     with reader(options.dsn or "") as connection:
         if not has_columns(connection, options.table, "_topic", "_partition", "_offset"):
             raise Usage(

@@ -43,6 +43,7 @@ class AuditRequest:
     ledger_schema: str = "fencepost"
     source: SourceSpec | None = None
     mode: SinkMode = SinkMode.APPEND
+    deletes: bool = False  # upsert: a key whose newest event has no value has no row
     journals: tuple[Path, ...] = ()
     expect: str | None = None  # Spark SQL on the source: events for which it does not hold have no row
     id_column: str | None = None
@@ -67,7 +68,7 @@ class AuditRequest:
 
 
 def of_pipeline(spec: PipelineSpec) -> AuditRequest:
-    options = spec.sink.options
+    options = spec.postgres
     return AuditRequest(
         spec.guarantee,
         spec.kafka,
@@ -78,5 +79,6 @@ def of_pipeline(spec: PipelineSpec) -> AuditRequest:
         ledger_schema=options.ledger_schema,
         source=spec.source,
         mode=SinkMode(options.mode),
+        deletes=options.tombstones == "delete",
         spark=spec.spark,
     )

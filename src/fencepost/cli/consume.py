@@ -21,6 +21,7 @@ from fencepost.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from fencepost.consuming.events import Event
+    from fencepost.consuming.settings import ConsumerSettings
 
 INTERRUPTED = 130
 
@@ -49,14 +50,22 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
         str,
         typer.Option("--start", help="Where the group has no position: earliest, latest, committed, a time, 0:120."),
     ] = "earliest",
+    table: Annotated[
+        str | None, typer.Option("--table", help="A table of PostgreSQL's, into which events go as they are.")
+    ] = None,
+    to_topic: Annotated[
+        list[str] | None,
+        typer.Option("--to-topic", help="A topic, into which events go as they are, or what the handler returns."),
+    ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Events at once, at most.")] = 500,
     once: Annotated[bool, typer.Option("--once", help="End when everything is read.")] = False,
 ) -> None:
     """Read a topic as a member of a consumer group, under a guarantee.
 
-    Exactly once needs a handler with two parameters, (events, tx): what it writes through tx, a cursor of PostgreSQL's
-    (where libpq's variables point, or the local stack), is committed together with the position. Events are printed as
-    JSON lines. Ctrl-C finishes the batch.
+    Events are printed as JSON lines, or go to a handler, into a table or to other topics. Exactly once goes with
+    --table, with --to-topic, and with a handler that has two parameters, (events, tx): what it writes through tx, a
+    cursor of PostgreSQL's (where libpq's variables point, or the local stack), is committed together with the position.
+    Ctrl-C finishes the batch.
     """
     from fencepost.consuming.commits import Commit
     from fencepost.consuming.consumer import Consumption
@@ -73,15 +82,47 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
         start if start == COMMITTED else parse_start(start, "--start"),
         batch,
     )
-    call = FunctionName(handler).load() if handler else _print
-    dsn = local_dsn() if guarantee is Guarantee.EXACTLY_ONCE and handler else None
+    topics = tuple(to_topic or ())
     stop = Flag()
-    work = Consumption(settings, call, dsn, waits=_say_waiting, stop=stop)
     interrupted = _stopping(stop)
-    done = work.run(once)
-    note(f"{done.events:,} events in {done.batches:,} batches")
+    if table or (topics and not handler):
+        _carry(settings, table, topics, handler, stop, once)
+    else:
+        call = FunctionName(handler).load() if handler else _print
+        dsn = local_dsn() if guarantee is Guarantee.EXACTLY_ONCE and handler and not topics else None
+        done = Consumption(settings, call, dsn, waits=_say_waiting, stop=stop, topics=topics).run(once)
+        note(f"{done.events:,} events in {done.batches:,} batches")
     if interrupted():
         raise typer.Exit(INTERRUPTED)
+
+
+def _carry(
+    settings: ConsumerSettings, table: str | None, topics: tuple[str, ...], handler: str | None, stop: Flag, once: bool
+) -> None:
+    """Events as they are: a pipeline of the Python engine, without a file."""
+    from fencepost.cli.run_output import RunOutput
+    from fencepost.errors import Usage
+    from fencepost.pipeline import Pipeline
+
+    if handler or (table and topics):
+        raise Usage("--table takes events as they are, and alone", "leave out --handler and --to-topic")
+    sink = (
+        {"format": "postgres", "options": {"table": table, "dsn": local_dsn()}}
+        if table
+        else {"format": "kafka", "options": {"topic": topics[0], "topics": topics[1:]}}
+    )
+    declared = {
+        "name": settings.group,
+        "guarantee": settings.guarantee,
+        "engine": "python",
+        "kafka": dict(settings.kafka),
+        "source": {"topic": settings.topic, "start": settings.start},
+        "sink": sink,
+    }
+    output = RunOutput(as_json=False)
+    summary = Pipeline(declared, output, stop=stop).run(once)
+    output.end()
+    note(f"{summary.rows:,} events in {summary.batches:,} batches")
 
 
 def _print(events: list[Event]) -> None:

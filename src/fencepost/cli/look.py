@@ -36,7 +36,7 @@ def peek(
     """Show the last rows of the sink. As JSON: one object per row."""
     from fencepost.sinks.postgres.reading import last_rows, reader
 
-    options = pipeline_spec(spec).sink.options
+    options = pipeline_spec(spec).postgres
     with reader(options.dsn or "") as connection:
         names, rows = last_rows(connection, options.table, most)
     if output is OutputFormat.JSON:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.errors import Unreachable
-from fencepost.spec import PipelineSpec, find, load
+from fencepost.spec import PipelineSpec, PostgresOptions, find, load
 
 if TYPE_CHECKING:
     from fencepost.local import Stack
@@ -27,8 +27,9 @@ def pipeline_spec(path: Path | None, offline: bool = False) -> PipelineSpec:
         return spec
     if "bootstrap.servers" not in spec.kafka:
         spec = spec.model_copy(update={"kafka": {**spec.kafka, "bootstrap.servers": _stack().bootstrap_servers}})
-    if spec.sink.options.dsn is None:
-        options = spec.sink.options.model_copy(update={"dsn": local_dsn()})
+    options = spec.sink.options
+    if isinstance(options, PostgresOptions) and options.dsn is None:
+        options = options.model_copy(update={"dsn": local_dsn()})
         spec = spec.model_copy(update={"sink": spec.sink.model_copy(update={"options": options})})
     return spec
 

@@ -23,7 +23,7 @@ def show(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> N
     from fencepost.sinks.postgres.reading import reader, stored_positions
 
     pipeline = pipeline_spec(spec)
-    options = pipeline.sink.options
+    options = pipeline.postgres
     with reader(options.dsn or "") as connection:
         rows = stored_positions(connection, options.ledger_schema, pipeline.name)
     if output is OutputFormat.JSON:

@@ -47,6 +47,7 @@ _NOT_ALLOWED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 _MISSING = {
     KafkaError._UNKNOWN_TOPIC,
@@ -60,6 +61,7 @@ _BAD_INPUT = {
     KafkaError.INVALID_GROUP_ID: "a group's name is not empty",
     KafkaError.INVALID_PARTITIONS: "give at least one partition",
     KafkaError.INVALID_REPLICATION_FACTOR: "give at most as many replicas as there are brokers",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "the brokers' transaction.max.timeout.ms is the most",
     KafkaError.POLICY_VIOLATION: "ask whoever runs the cluster for its rules",
     KafkaError.TOPIC_EXCEPTION: "take another name: up to 249 letters, digits, '.', '_' and '-'",
     KafkaError.TOPIC_DELETION_DISABLED: "the brokers have delete.topic.enable=false",

@@ -129,13 +129,13 @@ class AsyncCommits:
         due = self._positions.due()
         if due and self._under_way is None and monotonic() - self._last >= self._every:
             self._last = monotonic()
+            commit_soon(self._consumer, due)
             self._under_way = due
-            self._consumer.commit(offsets=_offsets(due), asynchronous=True)
 
     def answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
         """What failed stays due, and goes with the next one."""
         sent, self._under_way = self._under_way or {}, None
-        if error is None and not any(one.error for one in partitions):
+        if first_error(error, partitions) is None:
             self._positions.take(sent)
 
     def settle(self, partitions: Iterable[TopicPartition]) -> None:
@@ -147,6 +147,9 @@ class AsyncCommits:
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         self._positions.forget(partitions)
+        if self._under_way is not None:
+            for place in partitions:
+                self._under_way.pop(place, None)
 
 
 class StoredCommits:
@@ -158,8 +161,9 @@ class StoredCommits:
 
     def advance(self, batch: Batch[Any]) -> None:
         self._positions.move(batch)
+        ends = {place: span.end for place, span in batch.spans.items()}
         try:
-            self._consumer.store_offsets(offsets=_offsets({place: span.end for place, span in batch.spans.items()}))
+            self._consumer.store_offsets(offsets=driver_offsets(ends))
         except KafkaException as error:
             raise translated(error.args[0], "store the position") from error
 
@@ -186,13 +190,26 @@ def stored(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[Top
 def commit_now(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
     """Raises Fenced, Unknown or Unreachable; on return they stand."""
     try:
-        answers = consumer.commit(offsets=_offsets(positions), asynchronous=False) or []
+        answers = consumer.commit(offsets=driver_offsets(positions), asynchronous=False) or []
     except KafkaException as error:
         raise translated(error.args[0], "commit") from error
-    for answer in answers:
-        if answer.error is not None:
-            raise translated(answer.error, f"commit {answer.topic}/{answer.partition}")
+    failed = first_error(None, answers)
+    if failed is not None:
+        raise translated(failed, "commit")
 
 
-def _offsets(positions: Mapping[TopicPartition, int]) -> list[DriverPartition]:
+def commit_soon(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
+    """The consumer's on_commit is told what became of it."""
+    try:
+        consumer.commit(offsets=driver_offsets(positions), asynchronous=True)
+    except KafkaException as error:
+        raise translated(error.args[0], "commit") from error
+
+
+def first_error(error: KafkaError | None, answers: Iterable[DriverPartition]) -> KafkaError | None:
+    """Why a commit failed, as a whole or for one of its partitions; None when all of it stands."""
+    return error or next((answer.error for answer in answers if answer.error is not None), None)
+
+
+def driver_offsets(positions: Mapping[TopicPartition, int]) -> list[DriverPartition]:
     return [DriverPartition(place.topic, place.partition, end) for place, end in positions.items()]

@@ -57,8 +57,9 @@ def event_of(message: Message) -> Event:
 def by_partition(messages: Iterable[Message]) -> dict[TopicPartition, list[Message]]:
     """The messages of each partition, in the order in which they came."""
     groups: dict[TopicPartition, list[Message]] = {}
-    for (topic, partition), run in groupby(messages, lambda message: (message.topic(), message.partition())):
-        groups.setdefault(TopicPartition(cast(str, topic), cast(int, partition)), []).extend(run)
+    for topic, of_topic in groupby(messages, Message.topic):
+        for partition, run in groupby(of_topic, Message.partition):
+            groups.setdefault(TopicPartition(cast(str, topic), cast(int, partition)), []).extend(run)
     return groups
 
 

@@ -7,28 +7,22 @@ member owns the positions of its own partitions: all three, exactly once among t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from threading import Event as Flag
 from typing import Any, Protocol
 from uuid import UUID
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import KafkaError, Message
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.cluster.positions import TopicReader
 from fencepost.consuming.commits import (
     AsyncCommits,
-    Commit,
-    CommitStyle,
-    StoredCommits,
-    SyncCommits,
-    commit_now,
-    stored,
 )
-from fencepost.consuming.handling import Handler, HandlerSink, Patiently
+from fencepost.consuming.handling import Patiently
 from fencepost.consuming.settings import COMMITTED, ConsumerSettings
-from fencepost.delivery import AtomicSink, Observer, at_least_once, at_most_once, deliver
+from fencepost.delivery import AtomicSink, Observer, deliver
 from fencepost.errors import Fenced, Poison, PositionLost, RecordsGone
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
@@ -45,8 +39,14 @@ class Keeper(Protocol):
     def deliver(self, batch: Batch[Messages]) -> Landed:
         """Process the batch and move the position, in the order of the guarantee. Raises Fenced when it is not ours."""
 
+    def catch_up(self) -> Landed:
+        """Process what was taken by `deliver` and could not be yet. Raises as that does."""
+
+    def waiting(self) -> set[TopicPartition]:
+        """The partitions of which something was taken and is not processed yet."""
+
     def position(self, partition: TopicPartition) -> int:
-        """Where it stands now."""
+        """Where it stands now: what to read again after trouble."""
 
     def give_back(self, partitions: set[TopicPartition], finished: Batch[Messages] | None) -> None:
         """They are asked back: everything that is done is durable on return, the batch in hand if it was finished."""
@@ -67,89 +67,7 @@ class Aside:
     stop: Flag
     patiently: Patiently
     see: Observer
-
-
-class GroupKeeper:
-    """The consumer group's own offsets."""
-
-    def __init__(
-        self, settings: ConsumerSettings, consumer: Consumer, topic: TopicReader, handler: Handler, aside: Aside
-    ) -> None:
-        self._settings = settings
-        self._consumer = consumer
-        self._topic = topic
-        self._sink = HandlerSink(handler, settings.retries, aside.stop, aside.patiently)
-        self._see = aside.see
-        self._owned: set[TopicPartition] = set()
-        self._finished: Batch[Messages] | None = None  # committed when its partitions were asked back
-        self._style = _style(settings, consumer)
-        self._begin()
-
-    def _begin(self) -> None:
-        """The first member says where every partition starts, before it joins: `latest` means when the group began."""
-        every = self._topic.require_same()
-        if self._settings.start != COMMITTED and not stored(self._consumer, every):
-            with suppress(Fenced):  # others are members already, and have said so
-                commit_now(self._consumer, self._topic.positions({}, self._settings.start))
-
-    def take(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
-        known = stored(self._consumer, partitions)
-        starts = resolve(self._topic, self._settings, partitions, known)
-        fresh = {place: position for place, position in starts.items() if place not in known}
-        if fresh:
-            commit_now(self._consumer, fresh)  # resolved again after a crash, `latest` could skip
-        self._owned |= set(partitions)
-        return starts
-
-    def deliver(self, batch: Batch[Messages]) -> Landed:
-        order = at_most_once if self._settings.guarantee is Guarantee.AT_MOST_ONCE else at_least_once
-        return order(batch, self._sink, self, self._see) if batch.rows else self._over_nothing(batch)
-
-    def _over_nothing(self, batch: Batch[Messages]) -> Landed:
-        """Markers only: nothing to process, and a position that moves."""
-        self.advance(batch)
-        return Landed(rows=0)
-
-    def advance(self, batch: Batch[Any]) -> None:
-        """The delivery orders' `Progress`: nothing is committed of partitions that went away meanwhile."""
-        if batch is self._finished:
-            return
-        if not set(batch.spans) <= self._owned:
-            raise Fenced(f"{batch}: its partitions were given to another member")
-        self._style.advance(batch)
-
-    def position(self, partition: TopicPartition) -> int:
-        return stored(self._consumer, [partition]).get(partition, 0)
-
-    def give_back(self, partitions: set[TopicPartition], finished: Batch[Messages] | None) -> None:
-        try:
-            if finished is not None and self._settings.guarantee is Guarantee.AT_LEAST_ONCE:
-                self._style.advance(finished)
-                self._finished = finished
-            self._style.settle(partitions)
-        finally:
-            self.lose(partitions)
-
-    def lose(self, partitions: set[TopicPartition]) -> None:
-        self._owned -= partitions
-        self._style.forget(partitions)
-
-    def answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
-        if isinstance(self._style, AsyncCommits):
-            self._style.answered(error, partitions)
-
-    def close(self) -> None:
-        """The consumer is its owner's to close."""
-
-
-def _style(settings: ConsumerSettings, consumer: Consumer) -> CommitStyle:
-    match settings.commit:
-        case Commit.SYNC:
-            return SyncCommits(consumer, settings.every)
-        case Commit.ASYNC:
-            return AsyncCommits(consumer, settings.every)
-        case Commit.AUTO:
-            return StoredCommits(consumer)
+    hear: Callable[[], None]  # lets answers come in, for a moment
 
 
 class Store(AtomicSink[Any], Protocol):
@@ -171,6 +89,8 @@ class Carriage:
     make_rows: RowMaker
     run: UUID
     put_aside: bool = False  # a record that cannot be carried goes to the dead letters, and the rest lands
+    took: Callable[[Tenure], object] = lambda _: None  # told after each takeover
+    landed: Callable[[Batch[Any], Landed], object] = lambda _batch, _landed: None
 
 
 class StoreKeeper:
@@ -207,6 +127,7 @@ class StoreKeeper:
             known = {at: found for at, found in store.positions(self._settings.group).items() if at in partitions}
             tenure = self._take_over(store, resolve(self._topic, self._settings, partitions, known))
         self._tenures |= dict.fromkeys(partitions, tenure)
+        self._carriage.took(tenure)
         return {place: tenure.positions[place] for place in partitions}
 
     def deliver(self, batch: Batch[Messages]) -> Landed:
@@ -226,12 +147,19 @@ class StoreKeeper:
                 continue
             if self._mirror is not None:
                 self._mirror.advance(batch)
+            self._carriage.landed(batch, landed)
             return landed
 
     def _delivered(self, batch: Batch[Any]) -> Landed:
         store, see = self._store, self._aside.see
         landed: Landed = self._aside.patiently(lambda: deliver(self._carriage.guarantee, batch, store, store, see))
         return landed
+
+    def catch_up(self) -> Landed:
+        return Landed(rows=0)
+
+    def waiting(self) -> set[TopicPartition]:
+        return set()
 
     def position(self, partition: TopicPartition) -> int:
         return self._store.positions(self._settings.group)[partition]

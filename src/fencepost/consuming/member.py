@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event as Flag
 from time import monotonic
 from typing import Any
@@ -21,6 +22,7 @@ from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.cluster.client import Cluster, librdkafka_log
 from fencepost.cluster.positions import TopicReader
+from fencepost.consuming.client import GroupConsumer
 from fencepost.consuming.events import by_partition, place_of, unread
 from fencepost.consuming.keeping import Aside, Keeper, Messages
 from fencepost.consuming.settings import ConsumerSettings, Per
@@ -33,6 +35,7 @@ POLL_SECONDS = 0.2
 FENCED_SECONDS = 30.0
 PATIENCE_SECONDS = 1.0  # work that is done by then is not worth a pause, which throws away what was read ahead
 GLANCE_SECONDS = 0.05
+ANSWER_SECONDS = 0.002  # until the next look whether a commit was answered
 
 
 @dataclass
@@ -59,7 +62,7 @@ class Member:
     def __init__(
         self,
         settings: ConsumerSettings,
-        make_keeper: Callable[[Consumer, TopicReader, Aside], Keeper],
+        make_keeper: Callable[[GroupConsumer, TopicReader, Aside], Keeper],
         stop: Flag,
         see: Observer,
         seen: Callable[[Consumed], None],
@@ -74,15 +77,16 @@ class Member:
         self._ends: dict[TopicPartition, int] = {}  # where the last of its records was, as far as we know
         self._early: Messages = []  # came while a batch was in hand
         self._next: dict[TopicPartition, int] = {}  # what the next batch of each partition begins with
+        self._paused = False
         self._fenced_since: float | None = None
         self.done = Consumed()
         topic = TopicReader(Cluster(settings.kafka), settings.topic)
         try:
             config = {**settings.librdkafka(), "on_commit": self._answered}
-            self._consumer = Consumer(config, logger=librdkafka_log)
+            self._consumer = GroupConsumer(config, librdkafka_log)
         except KafkaException as error:
             raise Usage(f"the consumer's settings are wrong: {error.args[0].str()}") from error
-        self._keeper = make_keeper(self._consumer, topic, Aside(stop, self._patiently, see))
+        self._keeper = make_keeper(self._consumer, topic, Aside(stop, self._patiently, see, self._hear))
 
     def _answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
         self._keeper.answered(error, partitions)
@@ -107,7 +111,7 @@ class Member:
     def _drained(self) -> bool:
         """Every partition that it owns was read to where it ended."""
         read = all(at in self._ends and self._next[at] >= self._ends[at] for at in self._owned)
-        return bool(self._owned) and read and not self._early
+        return bool(self._owned) and read and not self._early and not self._keeper.waiting()
 
     def _leave(self) -> None:
         """Give the partitions back, and leave the group."""
@@ -118,6 +122,8 @@ class Member:
             self._keeper.close()
 
     def _read(self) -> Messages:
+        if self._paused:
+            self._resume()
         messages, self._early = self._early, []
         room = self._settings.batch - len(messages)
         if room > 0:
@@ -152,29 +158,35 @@ class Member:
 
     def _carry(self, messages: Messages) -> None:
         batches = list(self._batches(messages))
+        if not batches:
+            self._delivered(self._keeper.catch_up, [])
         for number, batch in enumerate(batches):
             place, span = batch.only_span()
             if self._next.get(place) != span.start:
                 continue  # asked back since it was read
             self._batch = batch
-            try:
-                landed = self._keeper.deliver(batch)
-            except Fenced:
-                self.done.given_up += 1
-                if self._settings.guarantee is not Guarantee.AT_LEAST_ONCE:
-                    self._require_not_for_long()
-                    self._go_back(place, batches[number + 1 :])
-                    return
-                landed = Landed(rows=0)  # processed: a later commit covers it, or its next owner repeats it
-            except (Unknown, Unreachable):
-                if self._settings.guarantee is not Guarantee.AT_MOST_ONCE:
-                    raise
-                self._go_back(place, batches[number + 1 :])
+            if not self._delivered(partial(self._keeper.deliver, batch), batches[number:]):
                 return
-            finally:
-                self._batch = None
+            self._count(batch)
+
+    def _delivered(self, deliver: Callable[[], Landed], batches: list[Batch[Messages]]) -> bool:
+        """False: the first of these batches and what waited before it were not processed, and are read again.
+
+        Trouble without an answer ends the member: what it sent may still arrive, until the group has another one.
+        """
+        try:
+            self.done.events += deliver().rows
             self._fenced_since = None
-            self._count(batch, landed)
+        except Fenced:
+            self.done.given_up += 1
+            if self._settings.guarantee is not Guarantee.AT_LEAST_ONCE:
+                self._require_not_for_long()
+                self._go_back(batches)
+                return False
+            # processed: a later commit covers it, or its next owner repeats it
+        finally:
+            self._batch = None
+        return True
 
     def _require_not_for_long(self) -> None:
         """The group tells a member that was replaced soon. Who is fenced and still its owner has a rival elsewhere."""
@@ -186,8 +198,7 @@ class Member:
                 "see whether something else carries under the same name",
             )
 
-    def _count(self, batch: Batch[Messages], landed: Landed) -> None:
-        self.done.events += landed.rows
+    def _count(self, batch: Batch[Messages]) -> None:
         self.done.batches += 1
         place, span = batch.only_span()
         self.done.positions[place] = span.end
@@ -231,21 +242,39 @@ class Member:
             self._in_hand = None
 
     def _poll_meanwhile(self, work: Future[Any]) -> None:
-        self._consumer.pause(_driver(self._owned))
+        self._pause()
         while not work.done():
             message = self._consumer.poll(GLANCE_SECONDS)
             if message is not None:
                 self._early += self._records([message])
-        self._consumer.resume(_driver(self._owned))
+        self._resume()
 
-    def _go_back(self, place: TopicPartition, others: list[Batch[Messages]]) -> None:
-        """The batch was not processed: read again from where its position stands, which may be behind it."""
-        waiting = [message for other in others for message in other.rows] + self._early
-        self._early = [message for message in waiting if place_of(message) != place]
-        self._ends.pop(place, None)
-        if place in self._next:  # still ours, as far as we know
-            self._next[place] = self._keeper.position(place)
-            self._consumer.seek(DriverPartition(place.topic, place.partition, self._next[place]))
+    def _hear(self) -> None:
+        """Let the group and its answers come through. What is read meanwhile waits, but no more than a batch."""
+        if len(self._early) >= self._settings.batch and not self._paused:
+            self._pause()
+        message = self._consumer.poll(ANSWER_SECONDS)
+        if message is not None:
+            self._early += self._records([message])
+
+    def _pause(self) -> None:
+        self._consumer.pause(_driver(self._owned))
+        self._paused = True
+
+    def _resume(self) -> None:
+        self._consumer.resume(_driver(self._owned))
+        self._paused = False
+
+    def _go_back(self, batches: list[Batch[Messages]]) -> None:
+        """The first one was not processed, nor what waited: they are read again from where their positions stand."""
+        back = self._keeper.waiting() | set(batches[0].spans if batches else ())
+        waiting = [message for other in batches for message in other.rows] + self._early
+        self._early = [message for message in waiting if place_of(message) not in back]
+        for place in back:
+            self._ends.pop(place, None)
+            if place in self._next:  # still ours, as far as we know
+                self._next[place] = self._keeper.position(place)
+                self._consumer.seek(DriverPartition(place.topic, place.partition, self._next[place]))
 
     # -- the group
 
@@ -260,13 +289,15 @@ class Member:
             consumer.incremental_assign(_driver(starts))
         else:
             consumer.assign(_driver(starts))
-        if self._in_hand is not None:
+        if self._paused:
             consumer.pause(_driver(new))
 
     def _revoked(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
         """Asked back: finish the batch in hand or give it up; then everything that is done is committed."""
         gone = _ours(partitions)
-        finished = self._finished_in_time() if self._batch and set(self._batch.spans) & gone else None
+        early = self._settings.guarantee is Guarantee.AT_MOST_ONCE  # an older batch than this one may be in hand
+        concerned = early or (self._batch is not None and set(self._batch.spans) & gone)
+        finished = self._finished_in_time() if concerned else None
         with suppress(Fenced, Unknown, Unreachable):  # at worst their next owner reads them again
             self._keeper.give_back(gone, finished)
         self._let_go(consumer, partitions)

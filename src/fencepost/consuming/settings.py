@@ -39,13 +39,13 @@ class ConsumerSettings:
     revoke_seconds: float = 10.0  # for the batch in hand, when its partitions are asked back
 
     def __post_init__(self) -> None:
-        early = self.commit is Commit.SYNC and isinstance(self.per, Per)
+        early = self.commit is not Commit.AUTO and isinstance(self.per, Per)
         if self.guarantee is Guarantee.AT_MOST_ONCE and not early:
             raise UnsupportedGuarantee(
                 self.guarantee,
                 "the processing would begin before the commit is answered, so a crash between repeats",
                 Guarantee.AT_LEAST_ONCE,
-                "commit sync, per record or per batch",
+                "commit sync or async, per record or per batch",
             )
         if self.batch < 1:
             raise Usage(f"batch {self.batch}", "one event or more")
@@ -67,7 +67,10 @@ class ConsumerSettings:
         for name, value in fixed.items():
             if name in given and str(given[name]).lower() != str(value).lower():
                 raise Usage(f"{name}={given[name]} would break {self.guarantee}", f"leave it away: it is {value} here")
-        usual = {"isolation.level": "read_committed"}
+        usual = {
+            "isolation.level": "read_committed",
+            "fetch.queue.backoff.ms": 10,  # librdkafka's own second makes whoever reads fast wait most of the time
+        }
         if given.get("group.protocol") != "consumer":
             usual["partition.assignment.strategy"] = "cooperative-sticky"
         return {**usual, **given, **fixed}

@@ -29,10 +29,10 @@ def in_transaction(settings: ConsumerSettings, dsn: str, handler: TransactionHan
     """Each batch of events into the handler, with the open transaction."""
     work = _Work(handler, settings.retries, stop)
     target = PostgresSettings(dsn, settings.group, "", (), members=True)
-    return Carriage(Guarantee.EXACTLY_ONCE, lambda: PostgresStore(target, work), _events, uuid4())
+    return Carriage(Guarantee.EXACTLY_ONCE, lambda: PostgresStore(target, work), events_of, uuid4())
 
 
-def _events(_place: TopicPartition, messages: Messages, _aside: Mapping[int, str]) -> Events:
+def events_of(_place: TopicPartition, messages: Messages, _aside: Mapping[int, str]) -> Events:
     return [event_of(message) for message in messages]
 
 

@@ -25,7 +25,7 @@ from fencepost.outcome import Outcome
 
 CALL_SECONDS = 10.0  # for one call of a transaction; it is repeated while the driver says that it may be
 PATIENCE_SECONDS = 90.0  # for a transaction's call and all its repetitions
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.005  # without receipts nothing wakes up whoever waits for the last answer
 _IDLE_SECONDS = 0.5
 _STRAGGLERS = ("EndTxn", "TxnOffsetCommit")  # repeated, an earlier one may still arrive, in the next transaction
 
@@ -111,9 +111,11 @@ class Client:
             return Refused(cause.str().removeprefix("Unable to produce message: "))
         if cause.code() == KafkaError._STATE:
             return Aborting("the transaction has failed already")
+        found = failure(cause, "the producer", self._servers, self._complaint)
+        if isinstance(found, Usage):  # a setting or a right: the driver gives up for good on some of these
+            return found
         if cause.fatal() or cause.code() == KafkaError._FATAL:
             return self._fatal_cause() or Unknown(f"this producer cannot go on: {cause.str()}", "make a new one")
-        found = failure(cause, "the producer", self._servers, self._complaint)
         return Unknown(found.message, found.remedy) if type(found) is Refused else found
 
     def _fatal_cause(self) -> FencepostError | None:
@@ -142,24 +144,27 @@ class Client:
 
     def commit(self) -> None:
         """Raises Unknown where nobody can tell, Unreachable where the transaction must be aborted."""
-        self._called["EndTxn"] += 1
-        self._insist(self._driver.commit_transaction)
-        self._idle = True
+        self._end(self._driver.commit_transaction)
 
     def abort(self) -> None:
+        self._end(self._driver.abort_transaction)
+
+    def _end(self, call: Callable[[float], object]) -> None:
         self._called["EndTxn"] += 1
-        self._insist(self._driver.abort_transaction)
-        self._idle = True
+        try:
+            self._insist(call)
+            self._idle = True
+        finally:
+            with self._serving:
+                self.serve()  # what the driver told until now is of before the end
+                self._statistics = ""
 
     def repeated(self) -> bool:
-        """Was a request repeated that ends a transaction? Then an earlier copy of it may still be under way.
+        """Was a request repeated that ended the last transaction? Then an earlier copy of it may still be under way.
 
-        The driver does not say so; its statistics count what it sent. What it emitted before the transaction's
-        end is in its queue by now, so the next after that is of later.
+        The driver does not say so; its statistics count what it sent. Waits for those after the end, if none came yet.
         """
         with self._serving:
-            self.serve()
-            self._statistics = ""
             deadline = time.monotonic() + CALL_SECONDS
             while not self._statistics and time.monotonic() < deadline:
                 self._poll_even_fenced(_POLL_SECONDS)

@@ -18,7 +18,7 @@ from fencepost.errors import Unreachable, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.model import Landed, Tenure, TopicPartition
 from fencepost.news import BatchDone, Waiting
-from fencepost.rules import choose_face
+from fencepost.rules import choose_face, merge_findings, require, require_key, sink_findings
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
 from fencepost.sinks.postgres.committed import committed
 from fencepost.sinks.postgres.ledger import require_own
@@ -104,7 +104,7 @@ class SparkEngine:
 @contextmanager
 def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[SparkEngine]:
     """Open everything, cheapest first, and check what can be checked before an event moves."""
-    options = spec.sink.options
+    options = spec.postgres
     if options.dsn is None or "bootstrap.servers" not in spec.kafka:
         raise Usage("the pipeline says neither where Kafka is nor where PostgreSQL is", "start one with `fencepost up`")
     cluster = Cluster(spec.kafka)
@@ -119,12 +119,14 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
         source = KafkaSource(spec.source, spec.kafka, spec.batch.records)
         transform = resolve(spark, spec, source)
         choose_face(TRAITS, wide_node(transform.apply(transform.source.empty(spark))))
-        columns, exists = fit_columns(connection, options.table, transform.columns)
+        require_key(options.merge, transform.columns.names, transform.shape.provenance)
+        require(spec.guarantee, [*sink_findings(TRAITS), *merge_findings(options.merge, transform.shape.provenance)])
+        columns, exists = fit_columns(connection, options.table, transform.columns, options.key)
         if not exists:
-            make_table(connection, options.table, columns)
+            make_table(connection, options.table, columns, options.key)
         if spec.on_error is OnError.DEAD_LETTER:
             _dead_letters(connection, options.table, transform)
-        settings = replace(plain, columns=columns)
+        settings = replace(plain, columns=columns, merge=options.merge)
         yield SparkEngine(spec, spark, transform, topic, mirror, settings, ledger, stop, see)
 
 

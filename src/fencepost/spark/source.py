@@ -44,6 +44,7 @@ class KafkaSource:
     kafka: Mapping[str, str]
     batch_records: int
     headers: bool = False  # headers cost time on every record: only where the transform asks for them
+    tombstones: bool = False  # `_from` says whether the record has no value
 
     def __post_init__(self) -> None:
         require_fixed(self.kafka, {"isolation.level": "read_committed"}, "kafka")
@@ -88,7 +89,8 @@ class KafkaSource:
 
     def events(self, records: DataFrame) -> DataFrame:
         """Records as a transform sees them: the columns that are always there, and a JSON value's fields."""
-        place = f.struct("topic", "partition", "offset").alias("_from")
+        mark = [f.col("value").isNull().alias("tombstone")] if self.tombstones else []
+        place = f.struct("topic", "partition", "offset", *mark).alias("_from")
         always = ["timestamp", "topic", "partition", "offset"]
         columns = [f.col("key"), self._value(), *self._headers(), *map(f.col, always), place]
         if not self._has_fields():

@@ -15,7 +15,7 @@ from fencepost.errors import FencepostError, Usage
 from fencepost.rows import FROM, RowShape
 from fencepost.sinks.postgres.columns import json_field
 from fencepost.spark.source import KafkaSource
-from fencepost.spec import PipelineSpec, TransformSpec, ValueFormat
+from fencepost.spec import PipelineSpec, PostgresOptions, TransformSpec, ValueFormat
 from fencepost.transforms import FunctionName
 
 NESTED = (ArrayType, MapType, StructType, VariantType)
@@ -39,8 +39,14 @@ class Transform:
         if self.shape.arrow:
             return made
         kept = [_flat(made, name) for name in made.columns if name != FROM]
-        offset = [f.col(f"{FROM}.offset").alias(FROM)] if self.shape.provenance else []
-        return made.select(*kept, *offset)
+        return made.select(*kept, *self._place())
+
+    def _place(self) -> list[Column]:
+        """What a row must still say of where it came from: its task knows the partition."""
+        offset = f.col(f"{FROM}.offset")
+        if self.shape.tombstones:
+            return [f.struct(offset, f.col(f"{FROM}.tombstone")).alias(FROM)]
+        return [offset.alias(FROM)] if self.shape.provenance else []
 
     def _on_spark(self, events: DataFrame) -> DataFrame:
         return _on_spark(events, self.spec, self.folder, self.source)
@@ -61,17 +67,23 @@ def resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Tra
 
 def _resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Transform:
     transform, folder = spec.transform, spec.folder
+    source = replace(source, tombstones=_deletes(spec))
     made = _on_spark(source.events(source.empty(spark)), transform, folder, source)
     arrow = FunctionName(transform.arrow, folder) if transform and transform.arrow else None
     on_spark = to_arrow_schema(made.schema) if arrow else pa.schema([_arrow_field(made, name) for name in made.columns])
     carried = RowShape(provenance=False, arrow=arrow).made_schema(on_spark)
     carries_provenance = FROM in carried.names
-    shape = RowShape(provenance=carries_provenance and spec.sink.options.provenance, arrow=arrow)
+    provenance = carries_provenance and spec.sink.options.provenance
+    shape = RowShape(provenance, arrow, tombstones=provenance and source.tombstones)
     columns = shape.schema(on_spark)
     repeated = sorted({name for name in columns.names if columns.names.count(name) > 1})
     if repeated:
         raise Usage(f"the transform gives column {repeated[0]!r} twice", "rename one of them")
     return Transform(source, transform, folder, shape, columns, carries_provenance)
+
+
+def _deletes(spec: PipelineSpec) -> bool:
+    return isinstance(spec.sink.options, PostgresOptions) and spec.sink.options.tombstones == "delete"
 
 
 def _on_spark(events: DataFrame, spec: TransformSpec | None, folder: str, source: KafkaSource) -> DataFrame:

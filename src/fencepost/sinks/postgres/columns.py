@@ -22,6 +22,9 @@ class Column:
     required: bool = False  # NOT NULL and nothing fills it in
 
 
+TOMBSTONE = Column("_tombstone", "boolean")  # of no table: whether the event that a row came of has no value
+
+
 def json_field(name: str) -> pa.Field:
     """A string column whose text is JSON."""
     return pa.field(name, pa.string(), metadata={"fencepost": JSON})
@@ -124,11 +127,23 @@ def match_columns(schema: pa.Schema, table: str, there: Sequence[Column]) -> tup
         *(f"{column.name!r} is required there and not given" for column in there if _left_out(column, schema)),
     ]
     if problems:
+        missing = [field for field in schema if field.name not in by_name]
         raise Usage(
             f"table {table!r} does not fit the transform: " + "; ".join(problems),
-            "change the transform or the table",
+            _added(table, missing) if len(missing) == len(problems) else "change the transform or the table",
         )
     return tuple(by_name[field.name] for field in schema)
+
+
+def _added(table: str, missing: Sequence[pa.Field]) -> str:
+    """The statement after which the table has these columns too."""
+    name = ".".join(map(_quoted, table.split(".")))
+    added = ", ".join(f"ADD COLUMN {_quoted(field.name)} {type_for(field)}" for field in missing)
+    return f"drop it in the transform, or: ALTER TABLE {name} {added}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _each(schema: pa.Schema, check: Callable[[pa.Field], str | None]) -> list[str]:

@@ -138,14 +138,14 @@ WHERE writer.application_name = %s AND writer.datname = current_database()
 """
 
 
-def end_stuck_writers(connection: Connection, schema: str, wanted: Tenure) -> None:
+def end_stuck_writers(connection: Connection, schema: str, pipeline: str) -> None:
     """End only those that stand between compare-and-set and COMMIT, and hold a row that the takeover needs.
 
     The others are members of the same group, at work on partitions of their own.
     """
     positions = sql.Identifier(schema, "positions").as_string(connection)
     with translated("end members that are stuck"):
-        connection.execute(_STUCK, (writer_name(wanted.pipeline), positions))
+        connection.execute(_STUCK, (writer_name(pipeline), positions))
 
 
 def _of_another_role(connection: Connection, pipeline: str) -> Refused:
@@ -163,36 +163,56 @@ def _of_another_role(connection: Connection, pipeline: str) -> Refused:
     )
 
 
+# A member that stood still a moment ago, between compare-and-set and COMMIT, is ended when the next try finds it so.
+TRIES, TRY_SECONDS = 5, 3
+_IMPATIENT = "SELECT set_config('lock_timeout', %s, true)"
+
 # Who stalls in a takeover holds the pipeline's row and is no writer yet, that the next one could end.
 _STALL = "SET LOCAL idle_in_transaction_session_timeout = '5s'"
 
 
+_STORED = "SELECT topic, topic_id FROM {schema}.positions WHERE pipeline = %s"
+_LOCKED = """
+SELECT topic, partition, position FROM {schema}.positions
+WHERE pipeline = %s AND (topic, partition) IN (SELECT * FROM unnest(%s::text[], %s::integer[]))
+ORDER BY topic, partition FOR UPDATE
+"""
+
+
 def take_over(
-    connection: Connection, schema: str, wanted: Tenure, topic_ids: Mapping[str, str], table: str | None
+    connection: Connection,
+    schema: str,
+    wanted: Tenure,
+    topic_ids: Mapping[str, str],
+    table: str | None,
+    hurried: bool = False,
 ) -> Tenure:
     """Inside the caller's transaction: lock, compare the topics, set the owner, read what stands there.
 
-    `table` is the target: where nothing is stored for the pipeline yet, it must be empty.
+    `table` is the target: where nothing is stored for the pipeline yet, it must be empty. `hurried`: it does not wait
+    for long, because the caller will try again. Raises Unreachable when a lock is not to be had.
     """
     with translated("take over the positions"):
         connection.execute(_STALL)
+        if hurried:
+            connection.execute(_IMPATIENT, (f"{TRY_SECONDS}s",))
         epoch = _next_epoch(connection, schema, wanted.pipeline)
-        stored = connection.execute(
-            statement(
-                "SELECT topic, partition, position, topic_id FROM {schema}.positions "
-                "WHERE pipeline = %s ORDER BY topic, partition FOR UPDATE",
-                schema,
-            ),
-            (wanted.pipeline,),
-        ).fetchall()
-        _same_topics(wanted.pipeline, {topic: topic_id for topic, _, _, topic_id in stored}, topic_ids)
+        stored = connection.execute(statement(_STORED, schema), (wanted.pipeline,)).fetchall()
+        _same_topics(wanted.pipeline, dict(stored), topic_ids)
         if not stored and table is not None:
             _refuse_rows(connection, wanted.pipeline, table)
-        positions = {TopicPartition(topic, partition): position for topic, partition, position, _ in stored}
+        positions = _locked(connection, schema, wanted)
         taken = {partition: positions.get(partition, first) for partition, first in wanted.positions.items()}
         tenure = Tenure(wanted.pipeline, wanted.run, epoch, taken)
         _own(connection, schema, tenure, topic_ids)
         return tenure
+
+
+def _locked(connection: Connection, schema: str, wanted: Tenure) -> dict[TopicPartition, int]:
+    """Where the wanted ones stand; the others belong to members that may be at work on them."""
+    topics, partitions = [at.topic for at in wanted.positions], [at.partition for at in wanted.positions]
+    rows = connection.execute(statement(_LOCKED, schema), (wanted.pipeline, topics, partitions)).fetchall()
+    return {TopicPartition(topic, partition): position for topic, partition, position in rows}
 
 
 def _next_epoch(connection: Connection, schema: str, pipeline: str) -> int:

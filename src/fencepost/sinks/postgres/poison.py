@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 from psycopg.pq import TransactionStatus
 
 from fencepost.errors import Poison, Refused
 from fencepost.halving import bad_ones
-from fencepost.model import TopicPartition
+from fencepost.model import Span, TopicPartition
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.session import Connection, translated
 
@@ -23,22 +25,37 @@ def find_poison(connection: Connection, copier: Copier, partition: TopicPartitio
     if "_offset" not in rows.schema.names:
         return refusal
 
-    def why(start: int, end: int) -> str | None:
-        return _refused(connection, copier, rows.slice(start, end - start))
+    def attempt(part: Span) -> None:
+        copier.copy(rows.slice(part.start, part.end - part.start))
 
-    with translated("look for the records that were refused"):
-        connection.execute("ROLLBACK")
-        connection.execute("BEGIN")
-        found = bad_ones(0, rows.num_rows, why, MOST)
+    found = _search(connection, Span(0, rows.num_rows), attempt)
     offsets = rows.column("_offset")
     return Poison(str(partition), [(offsets[row].as_py(), reason) for row, reason in found]) if found else refusal
 
 
-def _refused(connection: Connection, copier: Copier, rows: pa.RecordBatch) -> str | None:
+def find_staged_poison(
+    connection: Connection, partition: TopicPartition, span: Span, attempt: Callable[[Span], None], refusal: Refused
+) -> Refused:
+    """The same for rows that are in the database already: `attempt` tries those of some offsets."""
+    found = _search(connection, span, attempt)
+    return Poison(str(partition), found) if found else refusal
+
+
+def _search(connection: Connection, whole: Span, attempt: Callable[[Span], None]) -> list[tuple[int, str]]:
+    def why(start: int, end: int) -> str | None:
+        return _refused(connection, lambda: attempt(Span(start, end)))
+
+    with translated("look for the records that were refused"):
+        connection.execute("ROLLBACK")
+        connection.execute("BEGIN")
+        return bad_ones(whole.start, whole.end, why, MOST)
+
+
+def _refused(connection: Connection, attempt: Callable[[], None]) -> str | None:
     """Why the table does not take these rows; None when it does. Keeps none of them."""
     connection.execute("SAVEPOINT probe")
     try:
-        copier.copy(rows)
+        attempt()
     except Refused as refusal:
         return refusal.message
     finally:

@@ -9,12 +9,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pyarrow as pa
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from fencepost.errors import Refused
-from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
+from fencepost.errors import Refused, Unreachable
+from fencepost.model import Batch, Landed, Merge, Span, Tenure, TopicPartition
 from fencepost.sinks.postgres import dead, ledger
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.poison import find_poison
 from fencepost.sinks.postgres.session import Connection, connect, mark_as_writer, transaction
 
@@ -32,6 +34,7 @@ class PostgresSettings:
     columns: tuple[Column, ...]  # in the order of the rows' own
     schema: str = "fencepost"  # where our own tables are
     members: bool = False  # several processes own parts of the pipeline at once, as a consumer group's members do
+    merge: Merge | None = None  # rows of one key become one; None: every row is added
 
     def __repr__(self) -> str:
         return f"PostgresSettings({self.pipeline!r} into {self.table!r})"  # the DSN may hold a password
@@ -43,7 +46,8 @@ class PostgresStore:
     def __init__(self, settings: PostgresSettings, write: Write | None = None) -> None:
         """`write` takes a batch into the transaction in another way than by COPY into the table."""
         self._settings = self.settings = settings
-        self._take = write or self._copy
+        self._merging = Merging(settings.table, settings.columns, settings.merge) if settings.merge else None
+        self._take = write or (self._merging.take if self._merging else self._copy)
         self._open: Connection | None = None
         self._written: tuple[Mapping[TopicPartition, Span], Landed | None] = ({}, None)  # by the last `write`
         self._writes = False  # is the open connection marked as a writer's?
@@ -52,15 +56,22 @@ class PostgresStore:
 
     def write(self, batch: Batch[Rows]) -> Landed:
         """Rows in a transaction of their own: for the two guarantees that take two steps."""
+        self._stage(batch)
         with transaction(self._writer()) as connection:
             landed = self._take(connection, batch)
         self._written = (batch.spans, landed)
         return landed
 
     @contextmanager
-    def transaction(self, _batch: Batch[Rows]) -> Iterator[PostgresTransaction]:
+    def transaction(self, batch: Batch[Rows]) -> Iterator[PostgresTransaction]:
+        self._stage(batch)
         with transaction(self._writer()) as connection:
             yield PostgresTransaction(self, connection)
+
+    def _stage(self, batch: Batch[Rows]) -> None:
+        """Where rows are merged they are read before the transaction: it is short, and may be begun anew."""
+        if self._merging:
+            self._merging.stage(self._writer(), batch)
 
     # -- the ledger
 
@@ -86,19 +97,29 @@ class PostgresStore:
     ) -> Tenure:
         self.install()
         wanted = Tenure(pipeline, run, 0, first)
-        if self._settings.members:
-            ledger.end_stuck_writers(self.connection(), self._settings.schema, wanted)
-        else:
-            ledger.end_writers(self.connection(), pipeline)
+        tries = stop_after_attempt(ledger.TRIES if self._settings.members else 1)
+        return Retrying(stop=tries, retry=retry_if_exception_type(Unreachable), reraise=True)(
+            self._take_over, wanted, topic_ids
+        )
+
+    def _take_over(self, wanted: Tenure, topic_ids: Mapping[str, str]) -> Tenure:
+        own = self._settings
+        self._end_writers(wanted.pipeline)
         with transaction(self.connection()) as connection:
-            return ledger.take_over(connection, self._settings.schema, wanted, topic_ids, self._settings.table or None)
+            return ledger.take_over(connection, own.schema, wanted, topic_ids, own.table or None, own.members)
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
         # first: a run that was replaced must not end its successor's writers
         ledger.require_own(self.connection(), self._settings.schema, tenure, run)
-        ledger.end_writers(self.connection(), tenure.pipeline)
+        self._end_writers(tenure.pipeline)
         with transaction(self.connection()) as connection:
             return ledger.renew(connection, self._settings.schema, tenure, run)
+
+    def _end_writers(self, pipeline: str) -> None:
+        if self._settings.members:
+            ledger.end_stuck_writers(self.connection(), self._settings.schema, pipeline)
+        else:
+            ledger.end_writers(self.connection(), pipeline)
 
     def set_positions(
         self, pipeline: str, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]

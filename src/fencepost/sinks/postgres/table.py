@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from psycopg import sql
 
+from fencepost.errors import Usage
 from fencepost.sinks.postgres.columns import Column, columns_for, match_columns
 from fencepost.sinks.postgres.session import Connection, table_name, translated
 
@@ -24,15 +27,60 @@ def read_columns(connection: Connection, table: str) -> tuple[Column, ...]:
     return tuple(Column(*row) for row in rows)
 
 
-def fit_columns(connection: Connection, table: str, schema: pa.Schema) -> tuple[tuple[Column, ...], bool]:
-    """The target columns in the schema's order, and whether the table exists. Raises Usage where they do not fit."""
+def fit_columns(
+    connection: Connection, table: str, schema: pa.Schema, key: Sequence[str] = ()
+) -> tuple[tuple[Column, ...], bool]:
+    """The target columns in the schema's order, and whether the table exists. Raises Usage where they do not fit.
+
+    `key`: the columns of which no two rows may have the same.
+    """
     there = read_columns(connection, table)
-    return (match_columns(schema, table, there), True) if there else (columns_for(schema), False)
+    if not there:
+        return columns_for(schema), False
+    columns = match_columns(schema, table, there)
+    if key:
+        _require_unique(connection, table, key)
+    return columns, True
 
 
-def make_table(connection: Connection, table: str, columns: tuple[Column, ...]) -> None:
+def make_table(connection: Connection, table: str, columns: tuple[Column, ...], key: Sequence[str] = ()) -> None:
     """Types come from our own list, names are quoted by the driver."""
-    parts = [sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column.type)) for column in columns]
+    parts: list[sql.Composable] = [
+        sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column.type)) for column in columns
+    ]
+    if key:
+        parts.append(sql.SQL("PRIMARY KEY ({})").format(_names(key)))
     statement = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(table_name(table), sql.SQL(", ").join(parts))
     with translated(f"make table {table!r}"):
         connection.execute(statement)
+
+
+_UNIQUE = """
+SELECT array_agg(attname::text), bool_and(attnotnull)
+FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey[0:indnkeyatts - 1])
+WHERE indrelid = to_regclass(%s) AND indisunique AND indisvalid AND indimmediate
+  AND indpred IS NULL AND indexprs IS NULL
+GROUP BY indexrelid
+"""
+
+
+def _require_unique(connection: Connection, table: str, key: Sequence[str]) -> None:
+    """Refuse a table in which two rows could have the same key, or a row none; with the statement that mends it."""
+    with translated(f"look at the indexes of {table!r}"):
+        found = connection.execute(_UNIQUE, (table_name(table).as_string(connection),)).fetchall()
+    exact = [never_null for names, never_null in found if set(names) == set(key)]
+    if any(exact):
+        return
+    name, names = table_name(table).as_string(connection), _names(key).as_string(connection)
+    columns = (sql.Identifier(column).as_string(connection) for column in key)
+    mended = f"ALTER TABLE {name} {', '.join(f'ALTER {column} SET NOT NULL' for column in columns)}"
+    if exact:
+        raise Usage(f"table {table!r} takes rows whose key ({', '.join(key)}) is null", mended)
+    raise Usage(
+        f"table {table!r} has no unique index on exactly ({', '.join(key)}), so a key could have two rows",
+        f"CREATE UNIQUE INDEX ON {name} ({names}); {mended}",
+    )
+
+
+def _names(columns: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, columns))

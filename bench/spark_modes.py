@@ -1,0 +1,171 @@
+"""Kafka through Spark into PostgreSQL by key: upsert and dedupe against the usual staging table and ON CONFLICT.
+
+Every key comes twice: half of the records make a row, the others meet one. Every round runs each contender once over
+the same topic, in an order that rotates. A ratio is the median over the rounds of (the other's time / ours): more than
+1 means that ours is faster. `*_over_append` is our time over that of append: what the key costs.
+
+    python bench/spark_modes.py [--quick] [--format json] [--records N] [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from pyspark.sql import DataFrame
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.spark_postgres import PARTITIONS, Bench, UnfencedWriter, _password, note, opened
+
+from fencepost.model import Mode, TopicPartition
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres.columns import columns_for
+from fencepost.sinks.postgres.table import make_table
+from fencepost.spark.stream import BatchStream
+from fencepost.spark.transform import Transform
+from fencepost.spec import PipelineSpec
+
+SQL = "SELECT partition + {partitions} * (offset % {keys}) AS id, CAST(value AS string) AS body, {place} FROM events"
+CONFLICT = {
+    Mode.UPSERT: 'DO UPDATE SET body = excluded.body, "offset" = excluded."offset"',
+    Mode.DEDUPE: "DO NOTHING",
+}
+
+
+class Modes:
+    """The contenders: seconds over the whole topic."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._keys = bench.records // PARTITIONS // 2
+
+    def ours(self, mode: Mode) -> float:
+        spec = self._spec(mode, "_from")
+        transform = self._bench.transform(spec)
+        settings = replace(self._fresh(f"bench_{mode}", transform, spec.postgres.key), pipeline=spec.name)
+        settings = replace(settings, merge=spec.postgres.merge)
+        with closing(PostgresStore(settings)) as store:
+            first = {TopicPartition(self._bench.topic, number): 0 for number in range(PARTITIONS)}
+            tenure = store.take_over(spec.name, uuid4(), first, {})
+            stream = BatchStream(self._bench.spark, transform, spec.guarantee, settings, tenure, lambda _: None)
+            start = perf_counter()
+            stream.carry(once=True, every="0 seconds")
+            seconds = perf_counter() - start
+        self._require(settings.table, self._bench.records if mode is Mode.APPEND else self._keys * PARTITIONS)
+        return seconds
+
+    def recipe(self, mode: Mode, stage: Callable[[DataFrame, PostgresSettings, Transform], object]) -> float:
+        """foreachBatch: everything into a staging table, then one INSERT ... ON CONFLICT on the driver."""
+        transform = self._bench.transform(self._spec(Mode.APPEND, "offset"))
+        target = self._fresh("bench_target", transform, ("id",))
+        staging = self._fresh("bench_staging", transform, ())
+        order = 'id, "offset" DESC' if mode is Mode.UPSERT else 'id, "offset"'
+        merge = (
+            f'INSERT INTO {target.table} SELECT DISTINCT ON (id) id, body, "offset" FROM {staging.table} '
+            f"ORDER BY {order} ON CONFLICT (id) {CONFLICT[mode]}"
+        )
+
+        def write(rows: DataFrame) -> None:
+            stage(rows, staging, transform)
+            with closing(psycopg.connect(self._bench.stack.dsn)) as database:
+                database.execute(merge)
+                database.execute(f"TRUNCATE {staging.table}")
+                database.commit()
+
+        seconds = sum(self._bench._stream(transform, write))
+        self._require(target.table, self._keys * PARTITIONS)
+        return seconds
+
+    def by_jdbc(self, rows: DataFrame, staging: PostgresSettings, _transform: Transform) -> None:
+        where = conninfo_to_dict(self._bench.stack.dsn)
+        url = f"jdbc:postgresql://{where['host']}:{where['port']}/{where['dbname']}?sslmode=disable"
+        properties = {"user": str(where["user"]), "driver": "org.postgresql.Driver", "password": _password(where)}
+        rows.write.jdbc(url, staging.table, "append", properties)
+
+    def by_copy(self, rows: DataFrame, staging: PostgresSettings, transform: Transform) -> None:
+        rows.mapInArrow(UnfencedWriter(staging, transform), "rows long").collect()  # type: ignore[arg-type]
+
+    def _spec(self, mode: Mode, place: str) -> PipelineSpec:
+        sql = SQL.format(partitions=PARTITIONS, keys=self._keys, place=place)
+        options: dict[str, Any] = {"table": f"bench_{mode}", "dsn": self._bench.stack.dsn, "mode": mode}
+        if mode is not Mode.APPEND:
+            options["key"] = ["id"]
+        return PipelineSpec.model_validate(
+            {
+                "name": f"bench-{mode}-{uuid4().hex[:8]}",
+                "guarantee": "exactly-once",
+                "kafka": {"bootstrap.servers": self._bench.stack.bootstrap_servers},
+                "source": {"topic": self._bench.topic},
+                "transform": {"sql": sql},
+                "sink": {"format": "postgres", "options": options},
+            }
+        )
+
+    def _fresh(self, table: str, transform: Transform, key: tuple[str, ...]) -> PostgresSettings:
+        settings = PostgresSettings(self._bench.stack.dsn, table, table, columns_for(transform.columns))
+        with closing(PostgresStore(settings)) as store:
+            store.connection().execute(f"DROP TABLE IF EXISTS {table}".encode())
+            make_table(store.connection(), table, settings.columns, key)
+            store.connection().execute("CHECKPOINT")  # nobody pays for what the one before left behind
+        return settings
+
+    def _require(self, table: str, rows: int) -> None:
+        landed = self._bench.count(table)
+        assert landed == rows, (table, landed, rows)
+
+
+def compare(bench: Bench, rounds: int) -> dict[str, float]:
+    modes = Modes(bench)
+    contenders: dict[str, Callable[[], float]] = {mode.value: (lambda mode=mode: modes.ours(mode)) for mode in Mode}  # type: ignore[misc]
+    for mode in (Mode.UPSERT, Mode.DEDUPE):
+        contenders[f"jdbc_and_conflict_over_{mode}"] = lambda mode=mode: modes.recipe(mode, modes.by_jdbc)  # type: ignore[misc]
+        contenders[f"copy_and_conflict_over_{mode}"] = lambda mode=mode: modes.recipe(mode, modes.by_copy)  # type: ignore[misc]
+    for contender in contenders.values():  # warm: classes loaded, code compiled, workers forked
+        contender()
+    ratios: dict[str, list[float]] = {}
+    for number in range(rounds):
+        names = list(contenders)
+        order = names[number % len(names) :] + names[: number % len(names)]
+        times = {name: contenders[name]() for name in order}
+        note(f"round {number + 1} of {rounds}: " + ", ".join(f"{name} {times[name]:.2f} s" for name in names))
+        for mode in (Mode.UPSERT, Mode.DEDUPE):
+            ratios.setdefault(f"{mode}_over_append", []).append(times[mode.value] / times["append"])
+            for name in names:
+                if name.endswith(f"_over_{mode}"):
+                    ratios.setdefault(name, []).append(times[name] / times[mode.value])
+    return {name: round(statistics.median(found), 3) for name, found in ratios.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="40,000 records, two rounds")
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    records, rounds = (40_000, 2) if given.quick else (given.records, given.rounds)
+    result: dict[str, Any] = {"records": records, "rounds": rounds}
+    with opened(records) as bench:
+        note(f"{records:,} records of about 120 bytes in {PARTITIONS} partitions, every key twice")
+        result["ratios"] = compare(bench, rounds)
+    if given.format == "json":
+        print(json.dumps(result))
+    else:
+        for name, ratio in result["ratios"].items():
+            print(f"{name:40} {ratio}")
+
+
+if __name__ == "__main__":
+    main()

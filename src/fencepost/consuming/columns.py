@@ -1,0 +1,216 @@
+"""A partition's messages as the Arrow columns that transforms see, and as the rows that sinks take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pyarrow as pa
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from fencepost.consuming.fields import Field, NotOfTheSchema, parse_fields, parse_value
+from fencepost.errors import Poison, Usage
+from fencepost.model import EVENT_ID, TopicPartition
+from fencepost.rows import FROM, RowShape
+from fencepost.sinks.postgres import dead
+from fencepost.spec import KafkaOptions, PipelineSpec, SourceSpec, ValueFormat
+from fencepost.transforms import FunctionName
+
+MOST_POISON = 100  # that are named at once
+SLICE = 10_000  # rows in a record batch
+
+_PLACE = pa.struct([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True)
+class EventRows:
+    """Makes a sink's rows of messages: `source` says what a value is, the shape what happens to it."""
+
+    source: SourceSpec
+    shape: RowShape
+    bare: tuple[str, ...]  # the columns of an event when there is neither a transform nor a schema
+    headers: bool = False  # do rows have the headers, and the event's id? Only where somebody asks for them
+    fields: list[Field] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, spec: PipelineSpec) -> EventRows:
+        """Raises Usage where the transform is Spark's, or does not fit the events."""
+        transform = spec.transform
+        if transform is not None and transform.arrow is None:
+            kind = "sql" if transform.sql else "spark"
+            raise Usage(f"transform.{kind} needs Spark", "use engine: spark, or write it as transform.arrow")
+        arrow = FunctionName(transform.arrow, spec.folder) if transform and transform.arrow else None
+        fields = parse_fields(spec.source.fields) if spec.source.fields else []
+        clash = sorted({one.name for one in fields} & set(_event_schema(spec.source, headers=True).names))
+        if clash:
+            raise Usage(f"source.schema: {', '.join(clash)} is a column of every event already", "rename it")
+        kafka = isinstance(spec.sink.options, KafkaOptions)
+        bare = ("key", "value", "headers" if kafka else "timestamp")
+        shape = RowShape(provenance=True, arrow=arrow, flat=not kafka)
+        plain = cls(spec.source, shape, bare, kafka and arrow is None, fields)
+        try:
+            made = plain.shape.made_schema(plain.schema)
+        except Usage:  # it may have asked for headers or event_id
+            plain = replace(plain, headers=True)
+            made = plain.shape.made_schema(plain.schema)
+        provenance = FROM in made.names and spec.sink.options.provenance
+        return replace(plain, shape=replace(shape, provenance=provenance))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What the transform is given; without one, what there is of the event by itself."""
+        fields = [pa.field(one.name, one.type) for one in self.fields]
+        always = _event_schema(self.source, self.headers)
+        if self.shape.arrow is not None:
+            return pa.schema([*always, *fields])
+        return pa.schema([*(fields or map(always.field, self.bare)), pa.field(FROM, pa.int64())])
+
+    @property
+    def columns(self) -> pa.Schema:
+        """What the sink gets."""
+        return self.shape.schema(self.schema)
+
+    def __call__(
+        self, place: TopicPartition, messages: list[Message], aside: Mapping[int, str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Raises Poison, while it is read, for records that the schema or the transform do not take."""
+        if aside:
+            yield _letters([message for message in messages if message.offset() in aside], aside)
+            messages = [message for message in messages if message.offset() not in aside]
+        slices = (messages[at : at + SLICE] for at in range(0, len(messages), SLICE))
+        yield from self.shape.rows(place, (self._batch(place, part) for part in slices))
+
+    def _batch(self, place: TopicPartition, messages: list[Message]) -> pa.RecordBatch:
+        made: dict[str, Any] = {}
+        for name in self.schema.names:
+            if name in _READERS:
+                made[name] = _READERS[name](place, messages)
+        if "value" in self.schema.names and self.source.value is not ValueFormat.BYTES:
+            made["value"] = _as_text(place, messages, made["value"])
+        if self.fields:
+            made |= self._parsed(place, messages)
+        if self.shape.arrow is None:
+            made[FROM] = _offsets(place, messages)
+        return pa.RecordBatch.from_arrays([made[name] for name in self.schema.names], schema=self.schema)
+
+    def _parsed(self, place: TopicPartition, messages: list[Message]) -> dict[str, pa.Array]:
+        rows: list[list[Any]] = []
+        bad: list[tuple[int, str]] = []
+        for message in messages:
+            try:
+                rows.append(parse_value(message.value(), self.fields))
+            except NotOfTheSchema as reason:
+                bad.append((message.offset() or 0, f"not JSON of the schema: {reason}"))
+                if len(bad) == MOST_POISON:
+                    break
+        if bad:
+            raise Poison(str(place), bad)
+        columns = zip(*rows, strict=True) if rows else [()] * len(self.fields)
+        return {one.name: pa.array(column, one.type) for one, column in zip(self.fields, columns, strict=True)}
+
+
+def _event_schema(source: SourceSpec, headers: bool) -> pa.Schema:
+    """The columns of every event, in the order that Spark's engine has too."""
+    value = pa.binary() if source.value is ValueFormat.BYTES else pa.string()
+    more = [("headers", _HEADERS), ("event_id", pa.string())] if headers else []
+    columns = [("key", pa.binary()), ("value", value), *more, ("timestamp", _TIME), ("topic", pa.string())]
+    return pa.schema([*columns, ("partition", pa.int32()), ("offset", pa.int64()), (FROM, _PLACE)])
+
+
+def _offsets(_place: TopicPartition, messages: list[Message]) -> pa.Array:
+    return pa.array([message.offset() for message in messages], pa.int64())
+
+
+def _topic(place: TopicPartition, messages: list[Message]) -> pa.Array:
+    return pa.repeat(place.topic, len(messages))
+
+
+def _partition(place: TopicPartition, messages: list[Message]) -> pa.Array:
+    return pa.repeat(pa.scalar(place.partition, pa.int32()), len(messages))
+
+
+def _from(place: TopicPartition, messages: list[Message]) -> pa.Array:
+    parts = [_topic(place, messages), _partition(place, messages), _offsets(place, messages)]
+    return pa.StructArray.from_arrays(parts, fields=list(_PLACE))
+
+
+def _timestamps(_place: TopicPartition, messages: list[Message]) -> pa.Array:
+    told = [message.timestamp() for message in messages]
+    millis = [None if kind == TIMESTAMP_NOT_AVAILABLE else at for kind, at in told]
+    return pa.array(millis, pa.timestamp("ms", tz="UTC")).cast(_TIME)
+
+
+def _headers(_place: TopicPartition, messages: list[Message]) -> pa.Array:
+    told = [message.headers() for message in messages]
+    if not any(told):
+        return pa.nulls(len(told), _HEADERS)
+    pairs = [[{"key": key, "value": value} for key, value in _pairs(message)] for message in messages]
+    return pa.array(pairs, _HEADERS)
+
+
+def _event_ids(_place: TopicPartition, messages: list[Message]) -> pa.Array:
+    ids = [next((value for key, value in _pairs(message) if key == EVENT_ID), None) for message in messages]
+    return pa.array([None if found is None else found.decode(errors="replace") for found in ids], pa.string())
+
+
+def _pairs(message: Message) -> list[tuple[str, bytes | None]]:
+    return cast(Any, message.headers()) or []
+
+
+_READERS = {
+    "key": lambda _place, messages: pa.array([message.key() for message in messages], pa.binary()),
+    "value": lambda _place, messages: pa.array([message.value() for message in messages], pa.binary()),
+    "headers": _headers,
+    "event_id": _event_ids,
+    "timestamp": _timestamps,
+    "topic": _topic,
+    "partition": _partition,
+    "offset": _offsets,
+    FROM: _from,
+}
+
+
+def _as_text(place: TopicPartition, messages: list[Message], values: pa.Array) -> pa.Array:
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        bad = [message.offset() or 0 for message in messages if not _is_text(message.value())]
+        raise Poison(str(place), [(offset, "the value is not UTF-8") for offset in bad[:MOST_POISON]]) from None
+
+
+def _is_text(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _letters(messages: list[Message], reasons: Mapping[int, str]) -> pa.RecordBatch:
+    """Records that cannot be carried, whole, each with the reason."""
+    times = _timestamps(TopicPartition("", 0), messages).to_pylist()
+    letters = [_letter(message, at, reasons) for message, at in zip(messages, times, strict=True)]
+    return pa.RecordBatch.from_pylist(letters, schema=dead.SCHEMA)
+
+
+def _letter(message: Message, at: Any, reasons: Mapping[int, str]) -> dict[str, Any]:
+    headers = [[_plain(name), _plain((value or b"").decode(errors="replace"))] for name, value in _pairs(message)]
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "key": message.key(),
+        "value": message.value(),
+        "headers": json.dumps(headers),
+        "timestamp": at,
+        "_dead": _plain(reasons[message.offset() or 0]),
+    }
+
+
+def _plain(text: str) -> str:
+    """PostgreSQL's texts hold every character but one, and a record must not be too bad to be put aside."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,139 @@
+"""The Python engine of a pipeline: one process, a member of the consumer group that is named after the pipeline.
+
+Start it several times, and the group shares the partitions out: each owns the positions of those that it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from threading import Event
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+from confluent_kafka import Consumer
+
+from fencepost.cluster.client import Cluster
+from fencepost.cluster.positions import TopicReader
+from fencepost.consuming.columns import EventRows
+from fencepost.consuming.commits import AsyncCommits
+from fencepost.consuming.keeping import Aside, Carriage, Keeper, Store, StoreKeeper
+from fencepost.consuming.member import Member
+from fencepost.consuming.settings import ConsumerSettings
+from fencepost.consuming.target import Target, open_target
+from fencepost.delivery import Observer
+from fencepost.errors import Unreachable, Usage
+from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.news import BatchDone, Listener, Started
+from fencepost.spec import OnError, PipelineSpec
+
+MOST_RECORDS = 50_000  # in memory at once, of all partitions
+LOOK_SECONDS = 1.0  # between two looks at the topic: is it the same, and where does it end?
+MIRROR_SECONDS = 1.0
+
+
+@dataclass
+class PythonEngine:
+    """Carries a pipeline's batches in this process; its ledger is the sink itself."""
+
+    spec: PipelineSpec
+    settings: ConsumerSettings
+    topic: TopicReader
+    target: Target
+    rows: EventRows
+    ledger: Store
+    stop: Event
+    see: Observer
+
+    def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """None yet: a member takes over what its group gives it."""
+        if stored:
+            self.topic.positions(stored, self.spec.source.start)  # raises where records are gone
+        return {}
+
+    def topic_ids(self) -> Mapping[str, str]:
+        return {self.spec.source.topic: self.topic.topic_id}
+
+    def landed(self, _runs: Collection[UUID], _first: Mapping[TopicPartition, int]) -> Landed | None:
+        return None  # every batch that landed was told of
+
+    def carry(self, tenure: Tenure, once: bool, report: Listener) -> None:
+        progress = _Progress(self.topic, report)
+        carriage = Carriage(
+            self.spec.guarantee,
+            self.target.open_store,
+            self.rows,
+            tenure.run,
+            put_aside=self.spec.on_error is OnError.DEAD_LETTER,
+            took=progress.took,
+            landed=progress.landed,
+        )
+
+        def keeper(consumer: Consumer, topic: TopicReader, aside: Aside) -> Keeper:
+            mirror = AsyncCommits(consumer, MIRROR_SECONDS) if self.target.mirrored else None
+            return StoreKeeper(self.settings, carriage, topic, aside, mirror)
+
+        Member(self.settings, keeper, self.stop, self.see, lambda _: None).run(once)
+
+
+@dataclass
+class _Progress:
+    """What a member did, told as batches; now and then with a look at the topic."""
+
+    topic: TopicReader
+    report: Listener
+    batches: int = 0
+    standing: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    looked: float = 0.0
+
+    def took(self, tenure: Tenure) -> None:
+        self.standing.update(tenure.positions)
+        self.report(Started(tenure.run, tenure.epoch, tenure.positions))
+
+    def landed(self, batch: Batch[Any], landed: Landed) -> None:
+        place, span = batch.only_span()
+        self.standing[place] = span.end
+        self._look()
+        lag = sum(max(self.ends[at] - position, 0) for at, position in self.standing.items() if at in self.ends)
+        offsets = span.end - span.start
+        self.report(
+            BatchDone(self.batches, {place: span.end}, offsets, landed.rows, landed.dead, int(landed.already), lag)
+        )
+        self.batches += 1
+
+    def _look(self) -> None:
+        if monotonic() - self.looked < LOOK_SECONDS:
+            return
+        try:
+            self.topic.require_same()
+            self.ends = self.topic.ends(self.standing)
+        except Unreachable:
+            pass  # what landed has landed: only the display suffers
+        self.looked = monotonic()
+
+
+@contextmanager
+def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[PythonEngine]:
+    """Check what can be checked before an event moves, cheapest first."""
+    if "bootstrap.servers" not in spec.kafka:
+        raise Usage("the pipeline does not say where Kafka is", "start one with `fencepost up`")
+    rows = EventRows.of(spec)
+    settings = consumer_settings(spec)
+    topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
+    target = open_target(spec, rows)
+    with closing(target.open_store()) as ledger:
+        yield PythonEngine(spec, settings, topic, target, rows, ledger, stop, see)
+
+
+def consumer_settings(spec: PipelineSpec) -> ConsumerSettings:
+    return ConsumerSettings(
+        spec.kafka,
+        spec.source.topic,
+        spec.name,
+        spec.guarantee,
+        start=spec.source.start,
+        batch=min(spec.batch.records, MOST_RECORDS),
+    )

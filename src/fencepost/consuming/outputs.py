@@ -1,0 +1,48 @@
+"""A handler whose results go to Kafka: outputs and the input's position in one transaction per batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import Event as Flag
+from uuid import uuid4
+
+from fencepost.consuming.events import Event
+from fencepost.consuming.handling import call
+from fencepost.consuming.keeping import Carriage
+from fencepost.consuming.settings import ConsumerSettings
+from fencepost.consuming.transactions import events_of
+from fencepost.errors import Refused
+from fencepost.sinks.kafka import KafkaSettings, KafkaStore, Output
+
+Outputs = Iterable[Output] | None
+OutputHandler = Callable[[list[Event]], Outputs]
+"""Zero, one or many outputs for each event, in the order in which they are to be written."""
+
+
+def into_topics(settings: ConsumerSettings, topics: tuple[str, ...], handler: OutputHandler, stop: Flag) -> Carriage:
+    """What the handler returns, into these topics; the first is meant where an output names none."""
+    if settings.topic in topics:
+        raise Refused(f"the consumer would read what it writes: {settings.topic!r}", "write to another topic")
+    target = KafkaSettings(settings.kafka, settings.group, topics)
+    made = _Made(handler, settings.retries, stop)
+    return Carriage(settings.guarantee, lambda: KafkaStore(target, made), events_of, uuid4())
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a handler makes of events. It is called again when it fails: its effects elsewhere are its author's."""
+
+    handler: OutputHandler
+    retries: int
+    stop: Flag
+
+    def __call__(self, events: list[Event]) -> list[Output]:
+        made: list[Output] = []
+
+        def handle(events: list[Event]) -> None:
+            made[:] = self.handler(events) or ()
+
+        if events:
+            call(handle, events, self.retries, self.stop)
+        return made

@@ -1,0 +1,72 @@
+"""Where the Python engine's rows go: the sink of the pipeline file, opened and checked once per run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from fencepost.cluster.client import Cluster
+from fencepost.cluster.topics import topic_id_and_partitions
+from fencepost.consuming.columns import EventRows
+from fencepost.consuming.keeping import Store
+from fencepost.errors import Usage
+from fencepost.rules import SinkTraits, require, sink_findings
+from fencepost.sinks.kafka import KafkaSettings, KafkaStore
+from fencepost.sinks.kafka.outputs import require_columns
+from fencepost.sinks.kafka.traits import TRAITS as KAFKA
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
+from fencepost.sinks.postgres.table import fit_columns, make_table
+from fencepost.sinks.postgres.traits import TRAITS as POSTGRES
+from fencepost.spec import KafkaOptions, OnError, PipelineSpec, PostgresOptions
+
+
+@dataclass(frozen=True)
+class Target:
+    """A sink that is ready."""
+
+    open_store: Callable[[], Store]
+    mirrored: bool  # do the group's offsets only show the positions? Else they are the ledger
+
+
+def traits(spec: PipelineSpec) -> SinkTraits:
+    return KAFKA if isinstance(spec.sink.options, KafkaOptions) else POSTGRES
+
+
+def open_target(spec: PipelineSpec, rows: EventRows) -> Target:
+    """Make what is missing, and compare what is there. Raises Usage where it does not fit the rows."""
+    require(spec.guarantee, sink_findings(traits(spec)))
+    options = spec.sink.options
+    if isinstance(options, KafkaOptions):
+        return _topics(spec, options, rows)
+    return _table(spec, options, rows)
+
+
+def _topics(spec: PipelineSpec, options: KafkaOptions, rows: EventRows) -> Target:
+    if spec.source.topic in options.targets:
+        raise Usage(f"the pipeline would read what it writes: {spec.source.topic!r}", "write to another topic")
+    if spec.on_error is OnError.DEAD_LETTER:
+        raise Usage("on_error: dead_letter goes with a PostgreSQL sink for now", "leave it at stop")
+    require_columns(rows.columns.names)
+    for topic in options.targets:
+        topic_id_and_partitions(Cluster(spec.kafka), topic)  # raises where it does not exist
+    settings = KafkaSettings(spec.kafka, spec.name, options.targets)
+    return Target(lambda: KafkaStore(settings), mirrored=False)
+
+
+def _table(spec: PipelineSpec, options: PostgresOptions, rows: EventRows) -> Target:
+    if options.dsn is None:
+        raise Usage("the pipeline does not say where PostgreSQL is", "start one with `fencepost up`")
+    plain = PostgresSettings(options.dsn, spec.name, options.table, (), options.ledger_schema, True, options.merge)
+    if spec.on_error is OnError.DEAD_LETTER and not rows.shape.provenance:
+        raise Usage(
+            "on_error: dead_letter needs rows that know where they came from", "carry _from, and leave provenance on"
+        )
+    with closing(PostgresStore(plain)) as store:
+        columns, exists = fit_columns(store.connection(), options.table, rows.columns, options.key)
+        if not exists:
+            make_table(store.connection(), options.table, columns, options.key)
+        if spec.on_error is OnError.DEAD_LETTER:
+            make_table(store.connection(), dead.table_for(options.table), dead.COLUMNS)
+    settings = replace(plain, columns=columns)
+    return Target(lambda: PostgresStore(settings), mirrored=True)

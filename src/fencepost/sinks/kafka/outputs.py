@@ -1,0 +1,127 @@
+"""What goes to Kafka: one record each, from the columns of Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fencepost.errors import Refused
+
+ORIGIN = "fencepost.from"  # the header that says of what an output was made: topic/partition/offset/n
+PROVENANCE = ("_topic", "_partition", "_offset", "_n")
+COLUMNS = ("value", "key", "topic", "headers", "partition")
+_PART = 10_000  # rows that are Python objects at one time
+
+Headers = Sequence[tuple[str, str | bytes | None]]
+Record = tuple[bytes | None, bytes | None, str | None, list[Any] | None, int | None]  # as the fields of `Output`
+Rows = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One record to be written."""
+
+    value: bytes | None
+    key: bytes | None = None
+    topic: str | None = None  # None: the first of the sink's topics
+    headers: Headers = ()
+    partition: int | None = None  # None: by key, or any
+
+
+Outputs = Callable[[Any], Iterable[Output]]
+
+
+def from_arrow(rows: Rows) -> Iterator[Output]:
+    """`value`, and where they are there `key`, `topic`, `headers` and `partition`.
+
+    The columns `_topic`, `_partition`, `_offset` and `_n` become the header `fencepost.from`. Others are Refused.
+    """
+    for value, key, topic, headers, partition in arrow_records(rows):
+        yield Output(value, key, topic, headers or (), partition)
+
+
+def records(outputs: Outputs, rows: Any) -> Iterator[Record]:
+    """The same without an object for each, where nobody asked for one."""
+    if outputs is from_arrow:
+        return arrow_records(rows)
+    return ((one.value, one.key, one.topic, list(one.headers), one.partition) for one in outputs(rows))
+
+
+def arrow_records(rows: Rows) -> Iterator[Record]:
+    for batch in rows:
+        require_columns(batch.schema.names)
+        for start in range(0, batch.num_rows, _PART):
+            yield from _records(batch.slice(start, _PART))
+
+
+def require_columns(names: Collection[str]) -> None:
+    if "value" not in names:
+        raise Refused(
+            f"the rows have no column `value`, which is what a record holds (they have {', '.join(names) or 'none'})",
+            "name a column `value`: bytes, or a text such as `to_json(struct(*)) AS value`",
+        )
+    unknown = [name for name in names if name not in COLUMNS + PROVENANCE]
+    if unknown:
+        raise Refused(
+            f"a Kafka record has no place for {', '.join(unknown)}",
+            f"put them into `value`; beside it a record has {', '.join(COLUMNS[1:])}",
+        )
+
+
+def _records(part: pa.RecordBatch) -> Iterator[Record]:
+    columns = dict(zip(part.schema.names, part.columns, strict=True))
+    return zip(
+        _bytes("value", columns["value"]),
+        _bytes("key", columns["key"]) if "key" in columns else repeat(None),
+        columns["topic"].to_pylist() if "topic" in columns else repeat(None),
+        _headers(columns),
+        columns["partition"].to_pylist() if "partition" in columns else repeat(None),
+        strict=False,
+    )
+
+
+def _bytes(name: str, column: pa.Array) -> list[bytes | None]:
+    if pa.types.is_null(column.type):
+        return [None] * len(column)
+    try:
+        found: list[bytes | None] = column.cast(pa.large_binary()).to_numpy(zero_copy_only=False).tolist()
+    except pa.ArrowException as error:
+        raise Refused(
+            f"column {name!r} is of type {column.type}, and a record holds bytes",
+            f"make it a text: CAST({name} AS STRING)",
+        ) from error
+    return found
+
+
+def _headers(columns: dict[str, pa.Array]) -> Iterable[list[Any] | None]:
+    own = [_pairs(headers) for headers in columns["headers"].to_pylist()] if "headers" in columns else None
+    origins = _origins(columns)
+    if origins is None:
+        return own if own is not None else repeat(None)
+    if own is None:
+        return ([(ORIGIN, origin)] for origin in origins)
+    return ([(ORIGIN, origin), *theirs] for origin, theirs in zip(origins, own, strict=True))
+
+
+def _pairs(headers: Any) -> list[tuple[str, str | bytes | None]]:
+    try:
+        return [(one["key"], one["value"]) for one in headers or ()]
+    except (KeyError, TypeError) as error:
+        raise Refused(
+            "column 'headers' is no list of structs with `key` and `value`", "leave it out, or mend it"
+        ) from error
+
+
+def _origins(columns: dict[str, pa.Array]) -> list[bytes] | None:
+    """topic/partition/offset/n of each row; None where the rows do not say."""
+    there = [columns[name].cast(pa.string()) for name in PROVENANCE if name in columns]
+    if len(there) < len(PROVENANCE):
+        return None
+    joined = pc.binary_join_element_wise(*there, "/")
+    found: list[bytes] = joined.cast(pa.large_binary()).to_numpy(zero_copy_only=False).tolist()
+    return found

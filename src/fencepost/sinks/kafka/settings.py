@@ -1,0 +1,54 @@
+"""What a Kafka sink must know, and the producer's settings that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.errors import Usage
+from fencepost.guarantee import Guarantee
+from fencepost.model import TopicPartition
+from fencepost.producing.settings import Declaration
+
+# As long as brokers allow unless told otherwise (transaction.max.timeout.ms): a slow transform must not lose its batch.
+# It costs little, because whoever takes a partition over ends what its predecessor left open at once. Only where
+# nobody comes after a crash do readers of the target wait for so long.
+TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+STATISTICS_MS = 3  # how long a transaction may wait to learn whether the last one's end was repeated
+
+
+@dataclass(frozen=True)
+class KafkaSettings:
+    """What a writer must know; it crosses to Spark's workers."""
+
+    kafka: Mapping[str, str] = field(repr=False)  # may hold a password
+    pipeline: str
+    topics: tuple[str, ...]  # the targets; the first is where an output goes that names none
+    prefix: str = ""  # of the group and of the transactional ids, where the cluster's ACLs go by prefix
+
+    def __post_init__(self) -> None:
+        if not self.topics:
+            raise Usage("a Kafka sink needs a topic to write to", "name at least one")
+        Declaration.of(Guarantee.EXACTLY_ONCE, None, "", receipts=False).settings(self.kafka)  # refuses what breaks it
+
+    def group(self, pipeline: str) -> str:
+        """The consumer group that keeps the pipeline's positions."""
+        return self.prefix + pipeline
+
+    def transactional_id(self, pipeline: str, source: TopicPartition) -> str:
+        """The name under which one writer at a time writes what comes of this partition: the fence.
+
+        Topics have no colons in their names, so no two partitions of any two pipelines share one.
+        """
+        return f"{self.prefix}{pipeline}:{source.topic}:{source.partition}"
+
+    def producer(self, transactional_id: str, beside: int) -> dict[str, Any]:
+        """librdkafka's settings for one source partition's producer, beside so many others in this process.
+
+        Statistics cost about 0.1 ms each: more producers ask for them less often. Their transactions take turns, so
+        that nobody waits longer for it.
+        """
+        declared = Declaration.of(Guarantee.EXACTLY_ONCE, None, transactional_id, receipts=False).settings(self.kafka)
+        often = {"statistics.interval.ms": STATISTICS_MS * (1 + beside // 2)}
+        return {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, **declared, **often}

@@ -1,0 +1,202 @@
+"""The store: records and positions of the source in one transaction per source partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from fencepost.errors import Fenced, Rewound, Unreachable, Usage
+from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.producing.client import Client
+from fencepost.sinks.kafka import claims
+from fencepost.sinks.kafka.group import Group, Held, Stand, compare, require_start
+from fencepost.sinks.kafka.outputs import Outputs, from_arrow, records
+from fencepost.sinks.kafka.seat import Seat, telling
+from fencepost.sinks.kafka.sending import Sending
+from fencepost.sinks.kafka.settings import KafkaSettings
+
+
+class KafkaStore:
+    """An atomic sink. One process owns a source partition at a time, and holds its transactional.id.
+
+    A batch has one span: positions of several partitions cannot move together behind a fence. One thread at a time.
+    """
+
+    def __init__(self, settings: KafkaSettings, outputs: Outputs = from_arrow) -> None:
+        """`outputs` makes records of a batch's rows."""
+        self.settings = settings
+        self._outputs = outputs
+        self._groups: dict[str, Group] = {}
+        self._seats: dict[tuple[str, TopicPartition], Seat] = {}
+
+    # -- the sink
+
+    def write(self, batch: Batch[Any]) -> Landed:
+        """Rows in a transaction of their own: for the two guarantees that take two steps."""
+        seat = self._seat(batch)
+        try:
+            seat.ready()
+            with seat.transaction() as client:
+                return self._send(client, batch)
+        except Rewound as displaced:  # nothing is written: after an advance that is a loss, and must be heard of
+            raise Unreachable(displaced.message, displaced.remedy) from displaced
+
+    @contextmanager
+    def transaction(self, batch: Batch[Any]) -> Iterator[KafkaTransaction]:
+        with self._own_transaction(batch) as client:
+            yield KafkaTransaction(self, client)
+
+    # -- the ledger
+
+    def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
+        group = self._group(pipeline)
+        return {at: stand.position for at, stand in group.seen(group.partitions()).items()}
+
+    def done(self, batch: Batch[Any]) -> bool:
+        """From memory for as long as nobody else can have moved the position; else the group is asked.
+
+        After a commit without an answer the transactional.id is taken anew first: that decides it.
+        """
+        return compare(self._standing(batch), batch)
+
+    def advance(self, batch: Batch[Any]) -> None:
+        """A span that is empty stores the position again, so that an idle partition's does not expire."""
+        with self._own_transaction(batch) as client:
+            self._move(client, batch)
+
+    def take_over(
+        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> Tenure:
+        group = self._group(pipeline)
+        every = group.partitions({at.topic for at in first} | topic_ids.keys())
+
+        def owned(held: Held) -> Held:
+            claims.require_ours(group.name, held)
+            claims.require_same_topics(pipeline, held, topic_ids)
+            if not held:
+                claims.require_empty_targets(self.settings.kafka, pipeline, self.settings.topics)
+            epoch = claims.next_epoch(held)
+            return {
+                at: claims.owned(held.get(at), offset, run, epoch, topic_ids.get(at.topic))
+                for at, offset in first.items()
+            }
+
+        owned(group.seen(every))  # first: a start that is refused disturbs nobody
+        stands = self._claim(pipeline, first, lambda held: owned({**group.seen(set(every) - first.keys()), **held}))
+        return claims.tenure(pipeline, run, stands)
+
+    def renew(self, tenure: Tenure, run: UUID) -> Tenure:
+        group = self._group(tenure.pipeline)
+
+        def renewed(held: Held) -> Held:
+            for partition in tenure.positions:
+                stand = held.get(partition)
+                if stand is None or stand.run not in (tenure.run, run):
+                    raise Fenced(f"{tenure.pipeline}: {partition} is owned by {stand.run if stand else 'nobody'} now")
+            return {at: replace(held[at], run=run) for at in tenure.positions}
+
+        if (held := group.glance(tenure.positions)) is not None:
+            renewed(held)  # first: a run that was replaced must not disturb its successor
+        stands = self._claim(tenure.pipeline, tenure.positions, renewed)
+        return replace(claims.tenure(tenure.pipeline, run, stands), epoch=tenure.epoch)
+
+    def set_positions(
+        self, pipeline: str, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> None:
+        """Put the positions elsewhere by hand; a run that is under way ends as fenced."""
+        group, nobody = self._group(pipeline), uuid4()
+        every = group.seen(group.partitions())
+
+        def moved(held: Held) -> Held:
+            epoch = claims.next_epoch({**every, **held})
+            others = {at: Stand(0, nobody, epoch, None, forgotten=True) for at in every}
+            return others | {at: Stand(to, nobody, epoch, topic_ids.get(at.topic)) for at, to in positions.items()}
+
+        self._claim(pipeline, every.keys() | positions.keys(), moved)
+        self.release(every.keys() | positions.keys())
+
+    # -- its clients
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """They are somebody else's from now on: end the clients that held them."""
+        gone = set(partitions)
+        for key in [key for key in self._seats if key[1] in gone]:
+            self._seats.pop(key).leave()
+
+    def close(self) -> None:
+        self.release([partition for _, partition in self._seats])
+        while self._groups:
+            self._groups.popitem()[1].close()
+
+    def _group(self, pipeline: str) -> Group:
+        if pipeline not in self._groups:
+            self._groups[pipeline] = Group(self.settings.kafka, self.settings.group(pipeline))
+        return self._groups[pipeline]
+
+    def _seat(self, batch: Batch[Any]) -> Seat:
+        if len(batch.spans) != 1:
+            raise Usage(f"{batch}: the Kafka sink takes one source partition at a time")
+        return self._seat_of(batch.tenure.pipeline, batch.only_span()[0])
+
+    def _seat_of(self, pipeline: str, partition: TopicPartition) -> Seat:
+        key = (pipeline, partition)
+        if key not in self._seats:
+            name = self.settings.transactional_id(pipeline, partition)
+            self._seats[key] = Seat(self.settings.producer(name, len(self._seats)))
+        return self._seats[key]
+
+    def _claim(self, pipeline: str, partitions: Iterable[TopicPartition], change: claims.Change) -> Held:
+        seats = {partition: self._seat_of(pipeline, partition) for partition in partitions}
+        return claims.claim(self._group(pipeline), seats, change)
+
+    # -- one batch
+
+    def _standing(self, batch: Batch[Any]) -> Stand | None:
+        seat, (partition, _) = self._seat(batch), batch.only_span()
+        group = self._group(batch.tenure.pipeline)
+        if not seat.taken and not seat.in_doubt and (held := group.glance([partition])) is not None:
+            return held.get(partition)
+        if not seat.taken:
+            seat.take()  # an attempt before this one holds the position, or nobody knows: now it is decided
+        if not seat.known:
+            seat.learn(group.settled([partition]).get(partition))
+        return seat.stand
+
+    @contextmanager
+    def _own_transaction(self, batch: Batch[Any]) -> Iterator[Client]:
+        """A transaction that begins where the batch does, and moves the position to where it ends."""
+        seat, (_, span) = self._seat(batch), batch.only_span()
+        seat.ready()
+        stand = require_start(self._standing(batch), batch)
+        with seat.transaction() as client:
+            yield client
+        seat.learn(replace(stand, position=span.end))
+
+    def _send(self, client: Client, batch: Batch[Any]) -> Landed:
+        with telling():
+            return Landed(rows=Sending(client, self.settings.topics).send(records(self._outputs, batch.rows)))
+
+    def _move(self, client: Client, batch: Batch[Any]) -> None:
+        partition, span = batch.only_span()
+        stand = require_start(self._standing(batch), batch)
+        with telling():
+            client.send_offsets(
+                [replace(stand, position=span.end).offset(partition)], self._group(batch.tenure.pipeline).metadata
+            )
+
+
+class KafkaTransaction:
+    """Records and the source's position, read together or not at all."""
+
+    def __init__(self, store: KafkaStore, client: Client) -> None:
+        self._store = store
+        self._client = client
+
+    def write(self, batch: Batch[Any]) -> Landed:
+        return self._store._send(self._client, batch)
+
+    def advance(self, batch: Batch[Any]) -> None:
+        self._store._move(self._client, batch)

@@ -1,0 +1,111 @@
+"""The one statement that brings staged rows into the table: of each key the winner, in the order of the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from fencepost.model import Merge, Mode, Span
+from fencepost.sinks.postgres.columns import TOMBSTONE, Column
+from fencepost.sinks.postgres.session import table_name
+
+STAGE = "fencepost_staged"  # a temporary table of the session's own
+PLACE, NUMBER = ("_topic", "_partition"), ("_offset", "_n")  # where a row came from, as rows.py makes it
+
+
+@dataclass(frozen=True)
+class MergeStatement:
+    """`t` is the table's row, `s` the staged one."""
+
+    table: str
+    columns: Sequence[Column]  # of the table, as far as they are given
+    merge: Merge
+
+    def make_stage(self) -> sql.Composed:
+        """With the table's own types and collations, so that equal here is equal there."""
+        mark = sql.SQL(", false AS {}").format(sql.Identifier(TOMBSTONE.name)) if self.merge.deletes else sql.SQL("")
+        return sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} AS SELECT {}{} FROM {} WITH NO DATA").format(
+            sql.Identifier(STAGE), _list(self._names()), mark, table_name(self.table)
+        )
+
+    def text(self, only: Span | None = None) -> sql.Composed:
+        """`only`: of the winners those that came of these offsets."""
+        winners = self._winners()
+        if only:
+            winners = sql.SQL("SELECT * FROM ({}) AS winner WHERE _offset >= {} AND _offset < {}").format(
+                winners, sql.Literal(only.start), sql.Literal(only.end)
+            )
+        return sql.SQL("MERGE INTO {} AS t USING ({}) AS s ON {} {}").format(
+            table_name(self.table), winners, _same(self.merge.key), sql.SQL(" ").join(self._actions())
+        )
+
+    def _names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    @property
+    def _provenance(self) -> bool:
+        return {*PLACE, *NUMBER} <= set(self._names())
+
+    def _winners(self) -> sql.Composed:
+        first = self.merge.mode is Mode.DEDUPE
+        order: list[sql.Composable] = [sql.Identifier(name) for name in self.merge.key]
+        if self.merge.order_by:
+            order.append(sql.SQL("{} DESC NULLS LAST").format(sql.Identifier(self.merge.order_by)))
+        arrival = NUMBER if self._provenance else ("ctid",)
+        order += [sql.SQL("{}" if first else "{} DESC").format(sql.Identifier(name)) for name in arrival]
+        return sql.SQL("SELECT DISTINCT ON ({}) * FROM {} ORDER BY {}").format(
+            _list(self.merge.key), sql.Identifier(STAGE), sql.SQL(", ").join(order)
+        )
+
+    def _actions(self) -> Iterable[sql.Composable]:
+        mark = sql.Identifier("s", TOMBSTONE.name)
+        if self.merge.deletes:
+            yield sql.SQL("WHEN MATCHED AND {} AND {} THEN DELETE").format(mark, self._may_replace())
+        if self.merge.mode is Mode.UPSERT:
+            yield sql.SQL("WHEN MATCHED AND {} THEN {}").format(self._may_replace(), self._update())
+        there = sql.SQL(" AND NOT {}").format(mark) if self.merge.deletes else sql.SQL("")
+        yield sql.SQL("WHEN NOT MATCHED{} THEN INSERT ({}) VALUES ({})").format(
+            there, _list(self._names()), _list(self._names(), "s")
+        )
+
+    def _update(self) -> sql.Composable:
+        others = [name for name in self._names() if name not in self.merge.key]
+        if not others:
+            return sql.SQL("DO NOTHING")
+        return sql.SQL("UPDATE SET {}").format(
+            sql.SQL(", ").join(
+                sql.SQL("{} = {}").format(sql.Identifier(name), sql.Identifier("s", name)) for name in others
+            )
+        )
+
+    def _may_replace(self) -> sql.Composable:
+        """The table's row is not known to be newer. The same event again may: its transform may be another now."""
+        newer = []
+        if self.merge.order_by:
+            there, here = (sql.Identifier(side, self.merge.order_by) for side in "ts")
+            newer.append(sql.SQL("{0} > {1} OR {0} IS NOT NULL AND {1} IS NULL").format(there, here))
+            if self._provenance:  # a tie, told in the same way whoever comes first
+                newer.append(
+                    sql.SQL("{0} IS NOT DISTINCT FROM {1} AND {2}").format(there, here, _higher(PLACE + NUMBER))
+                )
+        elif self._provenance:
+            newer.append(sql.SQL("{} AND {}").format(_same(PLACE), _higher(NUMBER)))
+        if not newer:
+            return sql.SQL("TRUE")
+        return sql.SQL("({}) IS NOT TRUE").format(sql.SQL(" OR ").join(newer))
+
+
+def _list(names: Iterable[str], *side: str) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(*side, name) for name in names)
+
+
+def _same(names: Iterable[str]) -> sql.Composed:
+    return sql.SQL(" AND ").join(
+        sql.SQL("{} = {}").format(sql.Identifier("t", name), sql.Identifier("s", name)) for name in names
+    )
+
+
+def _higher(names: Sequence[str]) -> sql.Composed:
+    return sql.SQL("({}) > ({})").format(_list(names, "t"), _list(names, "s"))

@@ -1,0 +1,130 @@
+"""Upsert and dedupe: rows are staged where nobody else sees them, then merged in one short transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+
+from fencepost.errors import Poison, Refused
+from fencepost.model import Batch, Landed, Merge, Span, TopicPartition
+from fencepost.sinks.postgres import dead
+from fencepost.sinks.postgres.columns import TOMBSTONE, Column
+from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.merge_statement import STAGE, MergeStatement
+from fencepost.sinks.postgres.poison import find_poison, find_staged_poison
+from fencepost.sinks.postgres.session import Connection, table_name, transaction, translated
+
+# Somebody else was in the way: another partition with the same new key, or with the same keys in another order.
+CONFLICTS = (
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.LockNotAvailable,
+)
+TRIES = 3  # each waits for others as long as a third of `lock_timeout`
+
+# The first try goes beside those of other partitions, the later ones alone. Each staged row is looked up in the key's
+# index, in the order of the keys: so locks are taken in one order, whatever the planner thinks of either table.
+_PREPARE = """
+SELECT pg_advisory_xact_lock{kind}(hashtext('fencepost.merge'), to_regclass({table})::oid::integer),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('enable_seqscan', 'off', true), set_config('lock_timeout', '10s', true)
+"""
+
+
+class Merging:
+    """A session's stage, and the way from there into the table."""
+
+    def __init__(self, table: str, columns: Sequence[Column], merge: Merge) -> None:
+        self._table = table
+        self._columns = (*columns, TOMBSTONE) if merge.deletes else tuple(columns)
+        self._merge = merge
+        self._statement = MergeStatement(table, columns, merge)
+        self._staged = 0
+        self._letters: list[pa.RecordBatch] = []  # for the dead letters' table
+
+    def stage(self, connection: Connection, batch: Batch[Iterator[pa.RecordBatch]]) -> None:
+        """Read the rows, once, in a transaction of its own that holds no lock which anybody else could want."""
+        with translated("make a temporary table"):
+            connection.execute(self._statement.make_stage())
+        self._staged, self._letters = 0, []
+        with transaction(connection):
+            with translated("empty the temporary table"):
+                connection.execute(sql.SQL("TRUNCATE {}").format(sql.Identifier(STAGE)))
+            self._copy(connection, batch)
+
+    def _copy(self, connection: Connection, batch: Batch[Iterator[pa.RecordBatch]]) -> None:
+        copier = Copier(connection, STAGE, self._columns)
+        partition, _ = batch.only_span()
+        try:
+            for part in batch.rows:
+                if dead.are_dead(part):
+                    self._letters.append(part)
+                elif part.num_rows:
+                    self._require_keys(part, partition)
+                    copier.send(part)
+                    self._staged += part.num_rows
+            copier.settle()
+        except Refused as refusal:
+            if not copier.refused:
+                raise  # not about the table
+            raise find_poison(connection, copier, partition, refusal) from refusal
+
+    def _require_keys(self, rows: pa.RecordBatch, partition: TopicPartition) -> None:
+        for name in self._merge.key:
+            missing = pc.is_null(rows.column(name))
+            if not pc.any(missing).as_py():
+                continue
+            reason = f"its key {name!r} is null"
+            if self._merge.deletes:
+                reason += ": an event without a value has no fields, so take the key from Kafka's key"
+            if "_offset" not in rows.schema.names:
+                raise Refused(f"{partition}: there is a record, and {reason}", "filter such records out")
+            offsets = rows.column("_offset").filter(missing).unique().to_pylist()
+            raise Poison(str(partition), [(offset, reason) for offset in offsets])
+
+    def take(self, connection: Connection, batch: Batch[Any]) -> Landed:
+        """From the stage into the table, as the first thing in the caller's transaction.
+
+        That is begun anew where somebody was in the way, because the rows cannot be read again. Raises Unreachable
+        when somebody always is; Refused or Poison for rows that the table does not take.
+        """
+        try:
+            with translated(f"merge rows into {self._table!r}"):
+                self._until_it_goes(connection)
+        except Refused as refusal:
+            raise self._named(connection, batch, refusal) from refusal
+        for letters in self._letters:
+            Copier(connection, dead.table_for(self._table), dead.COLUMNS).copy(letters)
+        return Landed(self._staged, sum(letters.num_rows for letters in self._letters))
+
+    def _until_it_goes(self, connection: Connection) -> None:
+        for turn in range(1, TRIES):
+            try:
+                self._once(connection, alone=turn > 1)
+                return
+            except CONFLICTS:
+                connection.execute("ROLLBACK")
+                connection.execute("BEGIN")
+        self._once(connection, alone=True)
+
+    def _once(self, connection: Connection, alone: bool, only: Span | None = None) -> None:
+        kind, table = sql.SQL("" if alone else "_shared"), table_name(self._table).as_string(connection)
+        connection.execute(sql.SQL(_PREPARE).format(kind=kind, table=sql.Literal(table)))
+        connection.execute(self._statement.text(only))
+
+    def _named(self, connection: Connection, batch: Batch[Any], refusal: Refused) -> Refused:
+        """The refusal with the offsets of the records that caused it, where the rows know where they came from."""
+        if "_offset" not in {column.name for column in self._columns}:
+            return refusal
+
+        def attempt(offsets: Span) -> None:
+            with translated(f"merge rows into {self._table!r}"):
+                self._once(connection, alone=True, only=offsets)
+
+        return find_staged_poison(connection, *batch.only_span(), attempt, refusal)

@@ -1,0 +1,127 @@
+"""`engine: python`: the same file, sinks, positions and fence, in one process without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.errors import Poison, PositionLost, Usage
+from fencepost.local import Stack
+from fencepost.news import Started
+from spark.drivers import wait_for
+from spark.flows import SCHEMA, Flow, Run
+
+PYTHON: dict[str, Any] = {"engine": "python", "transform": None}
+GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
+
+
+@pytest.fixture
+def flow(stack: Stack, tmp_path: Path) -> Flow:
+    return Flow(stack, tmp_path)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_topic_lands_once_and_the_next_run_goes_on_behind_it(flow: Flow, guarantee: str) -> None:
+    flow.produce(range(500))
+    assert flow.run(**PYTHON, guarantee=guarantee).rows == 500
+    flow.produce(range(500, 600))
+    assert flow.run(**PYTHON, guarantee=guarantee).rows == 100
+    flow.assert_exact(600)
+    assert flow.positions() == flow.ends()
+
+
+def test_rows_know_where_they_came_from(flow: Flow) -> None:
+    flow.produce(range(50))
+    flow.run(**PYTHON)
+    rows = flow.sql(f"SELECT id, s, _topic, _partition, _offset, _n FROM {flow.name} ORDER BY id")
+    assert rows == [(id_, str(id_), flow.name, id_ % 2, id_ // 2, 0) for id_ in range(50)]
+
+
+def test_markers_and_aborted_records_at_the_end_of_a_partition_are_gone_over(flow: Flow) -> None:
+    flow.produce_in_transaction(range(20), commit=True)
+    flow.produce_in_transaction(range(20, 30), commit=False)
+    flow.run(**PYTHON)
+    flow.assert_exact(20)
+    assert flow.positions() == flow.ends()  # and nobody sees a lag that nothing can end
+
+
+def test_an_arrow_transform_has_the_events_with_their_headers(flow: Flow) -> None:
+    (flow.folder / "shape.py").write_text(
+        "import pyarrow.compute as pc\n"
+        "def doubled(events):\n"
+        "    kept = events.filter(pc.less(events.column('id'), 10))\n"
+        "    headers = kept.column('headers')\n"
+        "    chosen = kept.select(['id', '_from'])\n"
+        "    return chosen.append_column('header', pc.list_element(headers, 0).field(1).cast('string'))\n"
+    )
+    flow.produce(range(40), header=b"h")
+    run = flow.run(engine="python", transform={"arrow": "shape.py:doubled"})
+    assert run.rows == 10
+    assert flow.sql(f"SELECT id, header FROM {flow.name} ORDER BY id") == [(id_, "h") for id_ in range(10)]
+    assert flow.positions() == flow.ends()  # of what was filtered too
+
+
+def test_sql_is_sparks_and_is_refused_before_anything_moves(flow: Flow) -> None:
+    flow.produce(range(5))
+    with pytest.raises(Usage, match="needs Spark"):
+        flow.run(engine="python")
+    assert not flow.positions()
+
+
+def test_a_record_that_is_not_of_the_schema_stops_the_run_and_is_named(flow: Flow) -> None:
+    flow.produce(range(10), instead={4: b'{"id": "four"}'})
+    with pytest.raises(Poison, match=f"{flow.name}/0 offset 2: not JSON of the schema: id is 'four', not int64"):
+        flow.run(**PYTHON)
+    assert not [id_ for id_ in flow.landed() if id_ % 2 == 0]
+
+
+def test_bad_records_go_to_the_dead_letters_in_the_same_commit(flow: Flow) -> None:
+    flow.produce(range(20), instead={4: b"not json", 7: b'{"id": 1}{"id": 2}'})
+    run = flow.run(**PYTHON, on_error="dead_letter")
+    assert (run.rows, run.dead) == (18, 2)
+    dead = flow.sql(f'SELECT partition, "offset", value, key FROM {flow.name}_dead ORDER BY partition')
+    assert dead == [(0, 2, b"not json", b"4"), (1, 3, b'{"id": 1}{"id": 2}', b"7")]
+    assert flow.positions() == flow.ends()
+
+
+def test_a_table_with_rows_and_no_position_is_refused(flow: Flow) -> None:
+    flow.produce(range(10))
+    flow.run(**PYTHON)
+    flow.sql("DELETE FROM fencepost.positions WHERE pipeline = %s", flow.name)
+    with pytest.raises(PositionLost, match="holds rows"):
+        flow.run(**PYTHON)
+    assert len(flow.landed()) == 10
+
+
+def test_two_runs_share_the_partitions_out_and_each_owns_its_own(flow: Flow) -> None:
+    flow.produce(range(200))
+    with flow.running(**PYTHON) as first:
+        first.wait_until(lambda: len(flow.landed()) == 200, "the first carries everything")
+        with flow.running(**PYTHON) as second:
+            wait_for(lambda: _owned(second) and len(_owned(second)) == 1, "the second was given a partition")
+            flow.produce(range(200, 400))
+            wait_for(lambda: len(flow.landed()) == 400, "both carry on")
+            owners = flow.sql("SELECT count(DISTINCT owner) FROM fencepost.positions WHERE pipeline = %s", flow.name)
+            assert owners == [(2,)]
+        flow.produce(range(400, 500))
+        first.wait_until(lambda: len(flow.landed()) == 500, "the first has all partitions again")
+    assert (first.failure, second.failure) == (None, None)
+    flow.assert_exact(500)
+
+
+def _owned(run: Run) -> set[str]:
+    started = [news for news in run.news if isinstance(news, Started)]
+    return {str(partition) for news in started for partition in news.positions}
+
+
+def test_a_new_partition_is_read_from_its_first_record(flow: Flow) -> None:
+    flow.produce(range(10))
+    source = {"topic": flow.name, "value": "json", "schema": SCHEMA, "start": "latest"}
+    flow.run(**PYTHON, source=source)
+    assert flow.landed() == []
+    flow.add_partitions(3)
+    flow.produce(range(10, 40))
+    flow.run(**PYTHON, source=source)
+    assert sorted(flow.landed()) == list(range(10, 40))

@@ -1,0 +1,321 @@
+"""Upsert, dedupe and append into a real table: which event has the row of its key in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import pairwise
+
+import psycopg
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contract.keyed import Event, Keyed
+from fencepost.errors import Poison, Refused
+from fencepost.guarantee import Guarantee
+from fencepost.local import Stack
+from fencepost.machine.process import until
+from fencepost.model import Landed, Merge, Mode
+from fencepost.sinks.postgres import dead
+from fencepost.sinks.postgres.session import Connection, writer_name
+from fencepost.sinks.postgres.table import make_table
+
+UPSERT = Merge(Mode.UPSERT, ("id",))
+BY_TIME = Merge(Mode.UPSERT, ("id",), order_by="at")
+DELETING = Merge(Mode.UPSERT, ("id",), deletes=True)
+DEDUPE = Merge(Mode.DEDUPE, ("id",))
+
+Maker = Callable[..., Keyed]
+
+
+@pytest.fixture
+def keyed(stack: Stack, connection: Connection) -> Iterator[Maker]:
+    with ExitStack() as opened:
+        yield lambda merge, **more: opened.enter_context(Keyed(connection, stack.dsn, merge, **more))
+
+
+def test_upsert_keeps_the_highest_offset_within_a_batch_and_after_it(keyed: Maker) -> None:
+    shop = keyed(UPSERT)
+    assert shop.write(0, [(1, "a"), (2, "b"), (1, "c")]) == Landed(rows=3)
+    assert shop.table() == {1: "c", 2: "b"}
+    shop.write(3, [(2, "d"), (3, "e")])
+    assert shop.table() == {1: "c", 2: "d", 3: "e"}
+
+
+def test_upsert_is_not_fooled_by_an_older_batch_that_comes_late(keyed: Maker) -> None:
+    shop = keyed(UPSERT)
+    shop.write(5, [(1, "new")])
+    shop.write(0, [(1, "old"), (2, "old")])
+    assert shop.table() == {1: "new", 2: "old"}
+
+
+def test_control_rows_that_do_not_know_where_they_came_from_are_overwritten_by_older_ones(keyed: Maker) -> None:
+    shop = keyed(UPSERT, provenance=False)
+    shop.write(5, [(1, "x"), (1, "new")])
+    assert shop.table() == {1: "new"}
+    shop.write(0, [(1, "old")])
+    assert shop.table() == {1: "old"}
+
+
+def test_the_same_events_again_may_bring_what_another_transform_makes_of_them(keyed: Maker) -> None:
+    shop = keyed(UPSERT)
+    shop.write(0, [(1, "a"), (2, "b")])
+    shop.write(0, [(1, "A"), (2, "B")])
+    assert shop.table() == {1: "A", 2: "B"}
+
+
+def test_across_partitions_the_later_commit_has_the_row(keyed: Maker) -> None:
+    shop = keyed(UPSERT)
+    shop.write(9, [(1, "from 0")], partition=0)
+    shop.write(0, [(1, "from 1")], partition=1)
+    assert shop.table() == {1: "from 1"}
+
+
+def test_with_order_by_the_highest_has_the_row_wherever_it_came_from(keyed: Maker) -> None:
+    shop = keyed(BY_TIME)
+    shop.write(9, [(1, "noon"), (2, "none")], partition=0, at=[12, None])
+    shop.write(0, [(1, "morning"), (1, "ten"), (2, "some")], partition=1, at=[8, 10, 1])
+    assert shop.table() == {1: "noon", 2: "some"}
+    shop.write(10, [(1, "late"), (2, "none again")], partition=0, at=[9, None])
+    assert shop.table() == {1: "noon", 2: "some"}
+
+
+def test_rows_that_somebody_else_put_there_count_as_older(keyed: Maker) -> None:
+    for merge in (UPSERT, BY_TIME):
+        shop = keyed(merge)
+        shop.sql("INSERT INTO {} (id, v) VALUES (1, 'theirs')")
+        shop.write(0, [(1, "ours")])
+        assert shop.table() == {1: "ours"}
+
+
+def test_dedupe_keeps_the_first_of_a_key_whoever_sends_it_again(keyed: Maker) -> None:
+    shop = keyed(DEDUPE)
+    assert shop.write(0, [(1, "first"), (1, "again"), (2, "first")]) == Landed(rows=3)
+    shop.write(3, [(2, "again"), (3, "first")])
+    shop.write(0, [(3, "elsewhere"), (4, "first")], partition=1)
+    assert shop.table() == {1: "first", 2: "first", 3: "first", 4: "first"}
+
+
+def test_dedupe_needs_no_provenance(keyed: Maker) -> None:
+    shop = keyed(DEDUPE, provenance=False)
+    shop.write(0, [(1, "first"), (1, "again")])
+    shop.write(0, [(1, "first"), (1, "again")])
+    assert shop.table() == {1: "first"}
+
+
+@pytest.mark.parametrize(("merge", "rows"), [(None, 4), (UPSERT, 2), (DEDUPE, 2)], ids=["append", "upsert", "dedupe"])
+def test_what_at_least_once_repeats_is_doubled_by_append_and_by_no_other_mode(
+    keyed: Maker, merge: Merge | None, rows: int
+) -> None:
+    """The rows of a span whose position was not moved before the crash, and then the span again."""
+    shop = keyed(merge)
+    shop.write(0, [(1, "a"), (2, "b")])
+    shop.successor()
+    assert shop.deliver(0, [(1, "a"), (2, "b")], Guarantee.AT_LEAST_ONCE) == Landed(rows=2)
+    assert shop.count() == rows
+
+
+@pytest.mark.parametrize(("merge", "last"), [(None, 3), (UPSERT, 1), (DEDUPE, 1)], ids=["append", "upsert", "dedupe"])
+@pytest.mark.parametrize("guarantee", Guarantee)
+def test_what_a_producer_sent_twice_is_one_row_under_every_word_but_not_for_append(
+    keyed: Maker, merge: Merge | None, last: int, guarantee: Guarantee
+) -> None:
+    shop = keyed(merge)
+    shop.deliver(0, [(1, "sent"), (1, "sent")], guarantee)
+    shop.deliver(2, [(1, "sent")], guarantee)
+    assert shop.count() == last
+
+
+def test_an_event_without_a_value_deletes_and_a_later_one_brings_the_row_back(keyed: Maker) -> None:
+    shop = keyed(DELETING)
+    shop.write(0, [(1, "a"), (2, "b"), (3, "c"), (9, None)])
+    shop.write(4, [(1, None), (2, None), (2, "again"), (3, "more"), (3, None)])
+    assert shop.table() == {2: "again"}
+    shop.write(9, [(1, "back")])
+    assert shop.table() == {1: "back", 2: "again"}
+
+
+def test_a_delete_that_comes_late_does_not_take_a_newer_row(keyed: Maker) -> None:
+    shop = keyed(DELETING)
+    shop.write(5, [(1, "new")])
+    shop.write(2, [(1, None)])
+    assert shop.table() == {1: "new"}
+    shop.write(0, [(1, None)], partition=1)  # across partitions the later commit counts
+    assert shop.table() == {}
+
+
+def test_control_after_a_delete_an_older_event_that_comes_again_brings_the_row_back(keyed: Maker) -> None:
+    """Why deletes are refused where events can come again: see rules.merge_findings."""
+    shop = keyed(DELETING)
+    shop.write(0, [(1, "a")])
+    shop.write(1, [(1, None)])
+    shop.write(0, [(1, "a")])
+    assert shop.table() == {1: "a"}
+
+
+def test_behind_the_fence_it_does_not(keyed: Maker) -> None:
+    shop = keyed(DELETING)
+    shop.deliver(0, [(1, "a")], Guarantee.EXACTLY_ONCE)
+    shop.deliver(1, [(1, None)], Guarantee.EXACTLY_ONCE)
+    assert shop.deliver(1, [(1, None)], Guarantee.EXACTLY_ONCE).already
+    assert shop.table() == {}
+
+
+def test_a_key_that_is_null_is_a_bad_record_and_nothing_of_its_span_lands(keyed: Maker) -> None:
+    shop = keyed(UPSERT)
+    with pytest.raises(Poison) as refused:
+        shop.write(10, [(1, "a"), (None, "b"), (2, "c"), (None, "d")])
+    assert [offset for offset, _ in refused.value.records] == [11, 13]
+    assert "'id' is null" in refused.value.records[0][1]
+    assert shop.table() == {}
+    assert shop.write(10, [(1, "a")]).rows == 1
+    with pytest.raises(Refused, match="'id' is null"):
+        keyed(DEDUPE, provenance=False).write(0, [(None, "b")])
+
+
+def test_rows_that_the_table_does_not_take_are_named_by_their_offsets(keyed: Maker) -> None:
+    shop = keyed(UPSERT)
+    shop.sql("ALTER TABLE {} ADD CHECK (v <> 'bad')")
+    with pytest.raises(Poison) as refused:
+        shop.write(70, [(1, "a"), (2, "bad"), (3, "c"), (4, "bad"), (5, "bad"), (5, "good")])
+    assert [offset for offset, _ in refused.value.records] == [71, 73]  # 74 is not to be stored
+    assert shop.table() == {}
+    with pytest.raises(Poison) as refused:
+        shop.write(70, [(1, "a"), (2, "a\0b")])
+    assert [offset for offset, _ in refused.value.records] == [71]
+    shop.write(70, [(1, "a")])
+    assert shop.table() == {1: "a"}
+
+
+def test_dead_letters_land_in_the_same_transaction(keyed: Maker) -> None:
+    shop = keyed(DEDUPE)
+    aside = dead.table_for(shop.name)
+    make_table(shop.connection, aside, dead.COLUMNS)
+    letter = {"topic": "orders", "partition": 0, "offset": 1, "_dead": "why", "headers": "[]"}
+    letters = pa.RecordBatch.from_pylist([letter], schema=dead.SCHEMA)
+    landed = shop.store.write(shop.batch(0, 0, letters, shop.rows(0, 0, [(1, "a"), (1, "a")])))
+    assert landed == Landed(rows=2, dead=1)
+    assert shop.connection.execute(f"SELECT _dead FROM {aside}").fetchall() == [("why",)]
+    shop.connection.execute(f"DROP TABLE {aside}")
+
+
+def test_a_key_of_several_columns_and_nothing_else(keyed: Maker) -> None:
+    shop = keyed(Merge(Mode.UPSERT, ("at", "v", "id")), provenance=False)
+    shop.write(0, [(1, "a"), (2, "a"), (1, "b"), (1, "a")])
+    shop.write(0, [(1, "a"), (3, "a")])
+    assert shop.count() == 4
+
+
+EVENTS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from("abcdef")), min_size=1, max_size=12)
+CUTS = st.lists(st.integers(0, 12), max_size=4)
+PICKS = st.lists(st.integers(0, 9), max_size=8)
+thorough = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def spans(events: list[Event], cuts: list[int]) -> list[tuple[int, list[Event]]]:
+    edges = sorted({0, len(events), *(cut for cut in cuts if cut < len(events))})
+    return [(start, events[start:end]) for start, end in pairwise(edges)]
+
+
+def numbered(events: list[Event]) -> list[Event]:
+    """Values that tell the events apart."""
+    return [(key, f"{value}{number}") for number, (key, value) in enumerate(events)]
+
+
+@given(events=EVENTS, cuts=CUTS, picks=PICKS, order=st.randoms(use_true_random=False))
+@thorough
+def test_upsert_ends_the_same_in_whatever_order_and_how_often_spans_come(
+    keyed: Maker, events: list[Event], cuts: list[int], picks: list[int], order: st.DataObject
+) -> None:
+    shop = keyed(UPSERT)
+    whole = spans(numbered(events), cuts)
+    arriving = [*whole, *(whole[pick % len(whole)] for pick in picks)]
+    order.shuffle(arriving)  # type: ignore[attr-defined]
+    for start, part in arriving:
+        shop.write(start, part)
+    assert shop.table() == dict(numbered(events))
+
+
+@given(events=EVENTS, cuts=CUTS, picks=PICKS)
+@thorough
+def test_dedupe_ends_with_the_first_however_often_spans_come_again(
+    keyed: Maker, events: list[Event], cuts: list[int], picks: list[int]
+) -> None:
+    shop = keyed(DEDUPE)
+    whole = spans(numbered(events), cuts)
+    for start, part in [*whole, *(whole[pick % len(whole)] for pick in picks)]:
+        shop.write(start, part)
+    assert shop.table() == dict(reversed(numbered(events)))
+
+
+@given(
+    both=st.tuples(EVENTS, EVENTS), cuts=CUTS, times=st.lists(st.integers(0, 3), min_size=24, max_size=24),
+    picks=PICKS, order=st.randoms(use_true_random=False),
+)  # fmt: skip
+@thorough
+def test_order_by_ends_the_same_in_whatever_order_two_partitions_come(
+    keyed: Maker,
+    both: tuple[list[Event], list[Event]],
+    cuts: list[int],
+    times: list[int],
+    picks: list[int],
+    order: st.DataObject,
+) -> None:
+    shop = keyed(BY_TIME)
+    whole = [(number, *one) for number in (0, 1) for one in spans(numbered(both[number]), cuts)]
+    arriving = [*whole, *(whole[pick % len(whole)] for pick in picks)]
+    order.shuffle(arriving)  # type: ignore[attr-defined]
+    for partition, start, part in arriving:
+        shop.write(start, part, partition, at=[times[12 * partition + start + i] for i in range(len(part))])
+    ranked = sorted(
+        (times[12 * partition + offset], partition, offset, *event)
+        for partition in (0, 1)
+        for offset, event in enumerate(numbered(both[partition]))
+    )
+    assert shop.table() == {key: value for *_, key, value in ranked}
+
+
+def waiting(connection: Connection, name: str) -> bool:
+    """Does a writer of the pipeline wait for somebody's lock?"""
+    query = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
+    return connection.execute(query, (writer_name(name),)).fetchone() is not None
+
+
+@pytest.mark.parametrize(("merge", "value"), [(UPSERT, "ours"), (DEDUPE, "theirs")], ids=["upsert", "dedupe"])
+def test_a_key_that_somebody_makes_at_the_same_moment_is_merged_with(
+    keyed: Maker, stack: Stack, merge: Merge, value: str
+) -> None:
+    shop = keyed(merge)
+    with psycopg.connect(stack.dsn) as other, ThreadPoolExecutor() as pool:
+        other.execute(f"INSERT INTO {shop.name} (id, v) VALUES (1, 'theirs')")
+        ours = pool.submit(shop.write, 0, [(0, "a"), (1, "ours"), (2, "c")])
+        assert until(lambda: waiting(shop.connection, shop.name), 20)
+        other.commit()
+        assert ours.result(20) == Landed(rows=3)
+    assert shop.table() == {0: "a", 1: value, 2: "c"}
+
+
+def test_a_deadlock_with_somebody_elses_order_of_keys_is_not_heard_of(keyed: Maker, stack: Stack) -> None:
+    shop = keyed(UPSERT)
+    shop.write(0, [(1, "a"), (2, "b")])
+    with psycopg.connect(stack.dsn) as other, ThreadPoolExecutor() as pool:
+        other.execute("SET deadlock_timeout = '1min'")  # so that it is ours that finds out, and is ended
+        other.execute(f"UPDATE {shop.name} SET v = 'theirs' WHERE id = 2")
+        before = deadlocks(shop.connection)
+        ours = pool.submit(shop.write, 2, [(2, "d"), (1, "c")])
+        assert until(lambda: waiting(shop.connection, shop.name), 20)
+        other.execute(f"UPDATE {shop.name} SET v = 'theirs' WHERE id = 1")
+        other.commit()
+        assert ours.result(20) == Landed(rows=2)
+    assert shop.table() == {1: "c", 2: "d"}
+    assert until(lambda: deadlocks(shop.connection) > before, 20)  # it fired
+
+
+def deadlocks(connection: Connection) -> int:
+    (found,) = connection.execute(
+        "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    ).fetchone() or (0,)
+    return int(found)
