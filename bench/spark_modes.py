@@ -50,10 +50,11 @@ class Modes:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._keys = bench.records // PARTITIONS // 2
+        self._batch = bench.records // 4  # the keys of the first two batches come again in the others
 
     def ours(self, mode: Mode) -> float:
         spec = self._spec(mode, "_from")
-        transform = self._bench.transform(spec)
+        transform = self._bench.transform(spec, self._batch)
         settings = replace(self._fresh(f"bench_{mode}", transform, spec.postgres.key), pipeline=spec.name)
         settings = replace(settings, merge=spec.postgres.merge)
         with closing(PostgresStore(settings)) as store:
@@ -68,7 +69,7 @@ class Modes:
 
     def recipe(self, mode: Mode, stage: Callable[[DataFrame, PostgresSettings, Transform], object]) -> float:
         """foreachBatch: everything into a staging table, then one INSERT ... ON CONFLICT on the driver."""
-        transform = self._bench.transform(self._spec(Mode.APPEND, "offset"))
+        transform = self._bench.transform(self._spec(Mode.APPEND, "offset"), self._batch)
         target = self._fresh("bench_target", transform, ("id",))
         staging = self._fresh("bench_staging", transform, ())
         order = 'id, "offset" DESC' if mode is Mode.UPSERT else 'id, "offset"'

@@ -36,9 +36,10 @@ ALLOWED = {
     "consuming": CORE
     | {"delivery", "rules", "news", "patience", "spec", "transforms", "rows", "halving", "cluster", "sinks"},
     "pipeline": CORE | {"delivery", "news", "patience", "spec", "spark", "consuming"},
-    "status": {"model", "spec", "cluster", "sinks"},
-    "repositioning": {"model", "spec", "cluster", "sinks"},
-    "planning": CORE | {"rules", "spec", "cluster", "sinks", "spark", "consuming"},
+    "standing": {"model", "spec", "sinks"},
+    "status": {"model", "spec", "cluster", "standing"},
+    "repositioning": {"model", "spec", "cluster", "standing"},
+    "planning": CORE | {"rules", "rows", "spec", "cluster", "sinks", "spark", "consuming", "standing"},
     "local": {"errors", "machine"},
     "lab": CORE | {"delivery", "audit", "local", "cluster", "machine", "outcome", "producing"},
     "demo": CORE | {"outcome", "audit", "cluster", "producing", "local", "machine", "spec"},

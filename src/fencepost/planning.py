@@ -9,31 +9,51 @@ import pyarrow as pa
 
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.positions import TopicReader
-from fencepost.cluster.topics import topic_facts
+from fencepost.cluster.topics import topic_facts, topic_id_and_partitions
 from fencepost.guarantee import Guarantee
 from fencepost.model import Merge, Mode, TopicPartition
+from fencepost.rows import Preview
 from fencepost.rules import (
+    Acks,
     Face,
     choose_face,
     merge_findings,
+    producer_footing,
     require,
     require_key,
     sink_findings,
     topic_findings,
 )
+from fencepost.sinks.kafka.outputs import require_columns
+from fencepost.sinks.kafka.traits import TRAITS as KAFKA
 from fencepost.sinks.postgres.columns import columns_for
-from fencepost.sinks.postgres.reading import StoredPosition, reader, stored_positions
+from fencepost.sinks.postgres.reading import StoredPosition, reader
 from fencepost.sinks.postgres.session import WRITER_SETTINGS
 from fencepost.sinks.postgres.table import fit_columns
-from fencepost.sinks.postgres.traits import TRAITS
-from fencepost.spec import PipelineSpec, PostgresOptions
+from fencepost.sinks.postgres.traits import TRAITS as POSTGRES
+from fencepost.spec import EngineName, KafkaOptions, PipelineSpec, SinkFormat
+from fencepost.standing import standing
+
+TRAITS = {SinkFormat.POSTGRES: POSTGRES, SinkFormat.KAFKA: KAFKA}
 
 READER_WHY = {
-    Guarantee.AT_MOST_ONCE: "each task moves its position first and writes then; a retry finds it moved and skips",
-    Guarantee.AT_LEAST_ONCE: "each task writes first and moves its position then; a crash between repeats the span",
-    Guarantee.EXACTLY_ONCE: "each task writes its span and moves the position in one transaction, by compare-and-set "
-    "under its owner's token",
+    Guarantee.AT_MOST_ONCE: "each partition's position moves first and its rows are written then; a retry finds it "
+    "moved and skips",
+    Guarantee.AT_LEAST_ONCE: "each partition's rows are written first and its position moves then; a crash between "
+    "repeats the span",
+    Guarantee.EXACTLY_ONCE: "each partition's rows and its position are committed in one transaction, by "
+    "compare-and-set under its owner's token",
 }
+DIRECT_WHY = {
+    EngineName.SPARK: "every node of the plan keeps Kafka's partitions apart: one task is one partition and one "
+    "transaction",
+    EngineName.PYTHON: "one batch is one partition's and one transaction; further runs of the same file share the "
+    "partitions out",
+}
+OWN_EFFECTS = (
+    "your function runs again after a crash or an error: what it returns is covered, what it does elsewhere (a call, "
+    "a file, another database) is not"
+)
 
 NO_PROVENANCE = (
     "the rows will not know where they came from (the transform drops _from, or provenance is off): "
@@ -61,13 +81,14 @@ class Plan:
 
     pipeline: str
     guarantee: str
+    engine: str
     hops: list[HopPlan]
     settings: Mapping[str, str]
     face: str
     face_why: str
     columns: Mapping[str, str]
-    table: str
-    table_exists: bool | None = None  # None: not looked at
+    target: str
+    target_exists: bool | None = None  # None: not looked at
     resume: Mapping[str, int] | None = None
     waiting: int | None = None
     warnings: list[str] = field(default_factory=list)
@@ -75,75 +96,117 @@ class Plan:
 
 def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
     """Raises what a run would raise before its first batch. Offline it looks at the file and the transform only."""
-    from fencepost.spark.preview import preview
-
-    seen = preview(spec)
-    merge = spec.postgres.merge
+    seen = _preview(spec)
+    merge = spec.sink.options.merge
+    traits = TRAITS[spec.sink.format]
     require_key(merge, seen.columns.names, seen.provenance)
-    require(spec.guarantee, [*sink_findings(TRAITS), *merge_findings(merge, seen.provenance)])
-    face = choose_face(TRAITS, seen.wide_node)
+    require(spec.guarantee, [*sink_findings(traits), *merge_findings(merge, seen.provenance)])
+    face = choose_face(traits, seen.wide_node)
     plan = Plan(
         pipeline=spec.name,
         guarantee=spec.guarantee.value,
-        hops=[
-            HopPlan("topic to reader", "only committed records are read; records that are gone stop the run"),
-            HopPlan("reader to sink", READER_WHY[spec.guarantee]),
-            *([HopPlan("rows of one key", merge_why(merge, spec.guarantee))] if merge else []),
-        ],
-        settings={**seen.settings, **{f"postgresql {name}": value for name, value in WRITER_SETTINGS.items()}},
+        engine=spec.engine.value,
+        hops=_hops(spec, merge),
+        settings={**seen.settings, **_writer_settings(spec)},
         face="direct" if face is Face.PARTITION else "staged",
-        face_why="every node of the plan keeps Kafka's partitions apart: one task is one partition and one transaction",
-        columns={column.name: column.type for column in columns_for(seen.columns)},
-        table=spec.postgres.table,
+        face_why=DIRECT_WHY[spec.engine],
+        columns=_columns(spec, seen.columns),
+        target=spec.sink.options.name,
         warnings=[] if seen.provenance else [NO_PROVENANCE],
     )
     return plan if offline else _against_the_world(spec, plan, seen.columns)
 
 
+def _preview(spec: PipelineSpec) -> Preview:
+    if spec.engine is EngineName.PYTHON:
+        from fencepost.consuming.preview import preview as in_python
+
+        return in_python(spec)
+    from fencepost.spark.preview import preview as on_spark
+
+    return on_spark(spec)
+
+
+def _hops(spec: PipelineSpec, merge: Merge | None) -> list[HopPlan]:
+    function = spec.transform is not None and spec.transform.sql is None
+    return [
+        HopPlan("topic to reader", "only committed records are read; records that are gone stop the run"),
+        *([HopPlan("transform", OWN_EFFECTS)] if function else []),
+        HopPlan("reader to sink", READER_WHY[spec.guarantee]),
+        *([HopPlan("rows of one key", merge_why(merge, spec.guarantee))] if merge else []),
+    ]
+
+
+def _writer_settings(spec: PipelineSpec) -> dict[str, str]:
+    if spec.sink.format is SinkFormat.POSTGRES:
+        return {f"postgresql {name}": value for name, value in WRITER_SETTINGS.items()}
+    footing = producer_footing(Guarantee.EXACTLY_ONCE, Acks.QUORUM)
+    return {f"producer {one.name}": one.value for one in footing if one.value}
+
+
+def _columns(spec: PipelineSpec, columns: pa.Schema) -> dict[str, str]:
+    if spec.sink.format is SinkFormat.POSTGRES:
+        return {column.name: column.type for column in columns_for(columns)}
+    require_columns(columns.names)
+    return {column.name: str(column.type) for column in columns}
+
+
 def merge_why(merge: Merge, guarantee: Guarantee) -> str:
     """Which row a key ends with, and which duplicates are covered by that."""
     key = ", ".join(merge.key)
-    covered = "records that a producer sent twice" + (
+    covered = "this covers what a producer sent twice under one key" + (
         ", and what the pipeline itself repeats after a crash" if guarantee is Guarantee.AT_LEAST_ONCE else ""
     )
     if merge.mode is Mode.DEDUPE:
-        return f"the first to land keeps the row of its ({key}); this covers {covered}, under the same key"
-    order = f"the highest {merge.order_by}, then the highest offset" if merge.order_by else "the highest offset"
+        return f"the first event of a ({key}) to land keeps the row; {covered}; not the same event under another key"
+    newest = f"highest {merge.order_by}, then the highest offset," if merge.order_by else "highest offset"
     across = "" if merge.order_by else ", across partitions the later commit"
-    deletes = "; an event without a value deletes the row" if merge.deletes else ""
-    return (
-        f"{order} of a ({key}) has the row{across}{deletes}; this covers {covered}, but not an effect "
-        "that adds up elsewhere"
-    )
+    deletes = "; an event without a value deletes the row of its key" if merge.deletes else ""
+    return f"the {newest} of a ({key}) has the row{across}{deletes}; {covered}; triggers still see every write"
 
 
-def _moved(options: PostgresOptions, stored: Sequence[StoredPosition], now: Mapping[TopicPartition, int]) -> list[str]:
-    added = 0 < len(stored) < len(now)
-    return [PARTITIONS_ADDED] if added and options.mode is Mode.UPSERT and not options.order_by else []
+def _moved(spec: PipelineSpec, stored: Sequence[StoredPosition], now: Mapping[TopicPartition, int]) -> list[str]:
+    merge, added = spec.sink.options.merge, 0 < len(stored) < len(now)
+    return [PARTITIONS_ADDED] if added and merge and merge.mode is Mode.UPSERT and not merge.order_by else []
 
 
 def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Plan:
-    """Where it would resume and how much waits there, and whether the table fits."""
-    options = spec.postgres
+    """Where it would resume and how much waits there, and whether the target fits."""
     cluster = Cluster(spec.kafka)
     topic = TopicReader(cluster, spec.source.topic)
-    with reader(options.dsn or "") as connection:
-        fitting, exists = fit_columns(connection, options.table, columns, options.key)
-        rows = stored_positions(connection, options.ledger_schema, spec.name)
-    stored = {TopicPartition(row.topic, row.partition): row.position for row in rows}
-    resume = topic.positions(stored, spec.source.start)
+    fitting, exists = _target(spec, cluster, columns)
+    stored = standing(spec)
+    resume = topic.positions(stored.positions, spec.source.start)
     ends = topic.ends(resume)
-    facts = topic_facts(cluster, spec.source.topic)
-    limits = topic_findings(facts) if facts else ()
+    facts = [facts for name in _topics(spec) if (facts := topic_facts(cluster, name))]
+    limits = [finding for each in facts for finding in topic_findings(each)]
     return replace(
         plan,
-        columns={column.name: column.type for column in fitting},
-        table_exists=exists,
+        columns=fitting,
+        target_exists=exists,
         resume={str(partition): position for partition, position in sorted(resume.items())},
         waiting=sum(max(end - resume[at], 0) for at, end in ends.items()),
         warnings=[
             *plan.warnings,
-            *_moved(options, rows, resume),
-            *(f"before the topic: {finding.reason}: {finding.remedy}" for finding in limits),
+            *_moved(spec, stored.rows, resume),
+            *(f"{finding.reason}: {finding.remedy}" for finding in limits),
         ],
     )
+
+
+def _topics(spec: PipelineSpec) -> list[str]:
+    """Those on which it depends that nothing is lost: what it reads, and what it writes."""
+    options = spec.sink.options
+    return [spec.source.topic, *(options.targets if isinstance(options, KafkaOptions) else ())]
+
+
+def _target(spec: PipelineSpec, cluster: Cluster, columns: pa.Schema) -> tuple[dict[str, str], bool]:
+    """Its columns, and whether it is there. Raises Usage where it does not fit, or must be there and is not."""
+    options = spec.sink.options
+    if isinstance(options, KafkaOptions):
+        for name in options.targets:
+            topic_id_and_partitions(cluster, name)
+        return _columns(spec, columns), True
+    with reader(options.dsn or "") as connection:
+        fitting, exists = fit_columns(connection, options.table, columns, options.key)
+    return {column.name: column.type for column in fitting}, exists

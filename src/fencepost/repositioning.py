@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.positions import Start, TopicReader
 from fencepost.model import TopicPartition
-from fencepost.sinks.postgres import PostgresSettings, PostgresStore
-from fencepost.sinks.postgres.reading import activity, reader, stored_positions
 from fencepost.spec import PipelineSpec
+from fencepost.standing import set_positions, standing
 
 
 @dataclass(frozen=True)
@@ -54,21 +52,14 @@ class Repositioning:
 
 def propose(spec: PipelineSpec, to: Start) -> Repositioning:
     """What setting the positions would do. Changes nothing. Raises Usage for offsets that the topic does not hold."""
-    options = spec.postgres
     topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
     after = topic.positions({}, to)
-    with reader(options.dsn or "") as connection:
-        rows = stored_positions(connection, options.ledger_schema, spec.name)
-        last = activity(connection, options.ledger_schema, spec.name).last_batch
-    before = {TopicPartition(row.topic, row.partition): row.position for row in rows}
+    found = standing(spec)
+    before, last = found.positions, found.activity.last_batch if found.activity else None
     moves = [Move(partition, before.get(partition), position) for partition, position in sorted(after.items())]
     return Repositioning(spec.name, moves, {topic.topic: topic.topic_id}, last)
 
 
 def carry_out(spec: PipelineSpec, proposal: Repositioning) -> None:
     """Set the positions; a run of the pipeline that is under way ends as fenced."""
-    options = spec.postgres
-    settings = PostgresSettings(options.dsn or "", spec.name, options.table, (), options.ledger_schema)
-    with closing(PostgresStore(settings)) as store:
-        positions = {move.partition: move.after for move in proposal.moves}
-        store.set_positions(spec.name, positions, proposal.topic_ids)
+    set_positions(spec, {move.partition: move.after for move in proposal.moves}, proposal.topic_ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +26,17 @@ PROVENANCE = pa.schema(
         pa.field("_n", pa.int32()),  # which output of that event
     ]
 )
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What comes of a transform, before any record."""
+
+    columns: pa.Schema  # that the sink gets
+    wide_node: str | None  # the part of Spark's plan that mixes Kafka's partitions, if there is one
+    provenance: bool
+    settings: Mapping[str, str]  # that are not up to the user
+
 
 ArrowTransform = Callable[[pa.RecordBatch], pa.RecordBatch]
 

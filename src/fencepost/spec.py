@@ -133,6 +133,10 @@ class PostgresOptions(_Part):
         return self
 
     @property
+    def name(self) -> str:
+        return self.table
+
+    @property
     def merge(self) -> Merge | None:
         """How rows of one key come together; None where every row is added."""
         if self.mode is Mode.APPEND:
@@ -146,6 +150,14 @@ class KafkaOptions(_Part):
     topic: TopicName
     topics: tuple[TopicName, ...] = Field((), description="others that the column `topic` may name")
     provenance: bool = Field(True, description="keep where each record came from, in the header fencepost.from")
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.targets)
+
+    @property
+    def merge(self) -> Merge | None:
+        return None  # a topic keeps every record
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -198,6 +210,12 @@ class PipelineSpec(_Part):
     batch: BatchSpec = BatchSpec()
     spark: dict[str, str] = Field(default_factory=dict)
     folder: str = Field(".", exclude=True, description="what the names of files are relative to")
+
+    @model_validator(mode="after")
+    def _an_engine_for_the_sink(self) -> PipelineSpec:
+        if self.sink.format is SinkFormat.KAFKA and self.engine is EngineName.SPARK:
+            raise PydanticCustomError("engine", "sink.format: kafka goes with engine: python for now")
+        return self
 
     @property
     def postgres(self) -> PostgresOptions:

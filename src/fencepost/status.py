@@ -8,8 +8,8 @@ from datetime import datetime
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.positions import TopicReader
 from fencepost.model import TopicPartition
-from fencepost.sinks.postgres.reading import activity, reader, stored_positions
 from fencepost.spec import PipelineSpec
+from fencepost.standing import standing
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,18 @@ class PipelineStatus:
     guarantee: str
     partitions: list[PartitionStatus]
     lag: int
-    rate: float  # rows per second over the last minute
-    rows: int
-    dead: int
+    rate: float | None  # rows per second over the last minute; None, as what follows: the sink does not tell
+    rows: int | None
+    dead: int | None
     last_batch: datetime | None
 
 
 def pipeline_status(spec: PipelineSpec) -> PipelineStatus:
-    options = spec.postgres
     topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
     first, end = topic.bounds(topic.require_same())
-    with reader(options.dsn or "") as connection:
-        stored = {
-            TopicPartition(row.topic, row.partition): row
-            for row in stored_positions(connection, options.ledger_schema, spec.name)
-        }
-        did = activity(connection, options.ledger_schema, spec.name)
+    found = standing(spec)
+    stored = {TopicPartition(row.topic, row.partition): row for row in found.rows}
+    did = found.activity
     partitions = []
     for at in sorted({*end, *stored}):
         row = stored.get(at)
@@ -58,8 +54,8 @@ def pipeline_status(spec: PipelineSpec) -> PipelineStatus:
         spec.guarantee.value,
         partitions,
         sum(at.lag for at in partitions),
-        did.rows_last_minute / 60,
-        did.rows,
-        did.dead,
-        did.last_batch,
+        did.rows_last_minute / 60 if did else None,
+        did.rows if did else None,
+        did.dead if did else None,
+        did.last_batch if did else None,
     )

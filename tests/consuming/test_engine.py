@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import fencepost
+from consuming.relays import Relay
+from fencepost.audit.readers import read_committed
+from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.consuming.events import Event
 from fencepost.errors import Poison, PositionLost, Usage
 from fencepost.local import Stack
 from fencepost.news import Started
+from fencepost.planning import plan_pipeline
+from fencepost.repositioning import carry_out, propose
+from fencepost.spec import load
+from fencepost.status import pipeline_status
 from spark.drivers import wait_for
 from spark.flows import SCHEMA, Flow, Run
 
@@ -125,3 +136,85 @@ def test_a_new_partition_is_read_from_its_first_record(flow: Flow) -> None:
     flow.produce(range(10, 40))
     flow.run(**PYTHON, source=source)
     assert sorted(flow.landed()) == list(range(10, 40))
+
+
+def test_plan_says_what_a_run_would_do(flow: Flow) -> None:
+    flow.produce(range(30))
+    plan = plan_pipeline(load(flow.declare(**PYTHON)), offline=False)
+    assert (plan.engine, plan.target, plan.target_exists, plan.waiting) == ("python", flow.name, False, 30)
+    assert plan.columns == {
+        "id": "bigint",
+        "s": "text",
+        "_topic": "text",
+        "_partition": "integer",
+        "_offset": "bigint",
+        "_n": "integer",
+    }
+    flow.run(**PYTHON)
+    again = plan_pipeline(load(flow.declare(**PYTHON)), offline=False)
+    assert (again.waiting, again.resume) == (0, {f"{flow.name}/0": 15, f"{flow.name}/1": 15})
+
+
+@pytest.mark.parametrize("sink", ["postgres", "kafka"])
+def test_status_and_positions_know_the_pipeline_whatever_its_sink(stack: Stack, tmp_path: Path, sink: str) -> None:
+    relay = Relay(stack, tmp_path, sink=sink)
+    relay.produce(range(40))
+    relay.run()
+    spec = load(relay.declare())
+    status = pipeline_status(spec)
+    assert [(at.position, at.lag) for at in status.partitions] == [(20, 0), (20, 0)]
+    carry_out(spec, propose(spec, {0: 15, 1: 18}))
+    assert pipeline_status(spec).lag == 7
+    assert plan_pipeline(spec, offline=False).waiting == 7
+    relay.run()
+    assert (relay.lost(40), relay.doubled()) == (0, 7)  # as the proposal said
+
+
+def test_into_a_topic_headers_are_kept_and_each_record_says_where_it_came_from(stack: Stack, tmp_path: Path) -> None:
+    relay = Relay(stack, tmp_path, sink="kafka")
+    relay.produce(range(10), header=b"h")
+    relay.run()
+    read = {json.loads(record.value() or b"")["id"]: record for record in read_committed(relay.kafka, relay.target)}
+    assert sorted(read) == list(range(10))
+    headers: Any = read[7].headers()
+    assert dict(headers) == {"fencepost.from": f"{relay.name}/1/3/0".encode(), "n": b"h"}
+    assert read[7].key() == b"7"
+
+
+def test_a_handler_makes_none_one_or_many_outputs_for_several_topics(stack: Stack, tmp_path: Path) -> None:
+    relay = Relay(stack, tmp_path, sink="kafka")
+    create_topic(relay.cluster, TopicRequest(f"{relay.target}-odd", 1))
+    relay.produce(range(30))
+
+    def split(events: list[Event]) -> list[fencepost.Output]:
+        ids = [json.loads(event.value or b"")["id"] for event in events]
+        odd = [fencepost.Output(str(id_).encode(), topic=f"{relay.target}-odd") for id_ in ids if id_ % 2 and id_ > 10]
+        return [*(fencepost.Output(str(id_).encode()) for id_ in ids if id_ % 2 == 0 for _ in range(3)), *odd]
+
+    done = fencepost.consume(
+        split,
+        topic=relay.name,
+        group=relay.name,
+        guarantee="exactly-once",
+        kafka=relay.kafka,
+        topics=[relay.target, f"{relay.target}-odd"],
+        once=True,
+    )
+    assert done.positions == {relay.partition(0): 15, relay.partition(1): 15}
+    even = Counter(int(record.value() or b"") for record in read_committed(relay.kafka, relay.target))
+    odd = Counter(int(record.value() or b"") for record in read_committed(relay.kafka, f"{relay.target}-odd"))
+    assert even == dict.fromkeys(range(0, 30, 2), 3)
+    assert odd == dict.fromkeys(range(11, 30, 2), 1)
+
+
+def test_a_pipeline_changes_its_engine_and_goes_on_where_it_was(flow: Flow) -> None:
+    same: dict[str, Any] = {"transform": None}
+    flow.produce(range(20))
+    assert flow.run(**PYTHON).rows == 20
+    flow.produce(range(20, 50))
+    assert flow.run(**same, engine="spark").rows == 30  # into the same columns
+    flow.produce(range(50, 60))
+    assert flow.run(**PYTHON).rows == 10
+    flow.assert_exact(60)
+    rows = flow.sql(f"SELECT id, s, _topic, _partition, _offset, _n FROM {flow.name} ORDER BY id")
+    assert rows == [(id_, str(id_), flow.name, id_ % 2, id_ // 2, 0) for id_ in range(60)]

@@ -74,3 +74,65 @@ def test_what_a_commit_in_trouble_costs(
         assert doubled == 0
     if fault == "delayed":
         assert (lost, doubled) == (0, 0)
+
+
+def position(field: Field, group: Group) -> int:
+    reader = Consumer({**field.direct, "group.id": group.name})
+    ((found),) = reader.committed([DriverPartition(group.name, 0)], timeout=30)
+    reader.close()
+    return int(found.offset)
+
+
+def test_control_an_asynchronous_commit_that_arrives_late_moves_the_position_back(
+    field: Field, behind_proxies: Group
+) -> None:
+    group, answers = behind_proxies, list[int]()
+    group.produce(range(60))
+    plain = {"group.id": group.name, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**group.kafka, **plain, "on_commit": lambda _error, parts: answers.append(parts[0].offset)})
+    consumer.subscribe([group.name])
+    read = 0
+
+    def read_on(until: int) -> None:
+        nonlocal read
+        while read < until:
+            message = consumer.poll(1.0)
+            read += message is not None and message.error() is None
+        consumer.commit(offsets=[DriverPartition(group.name, 0, read)], asynchronous=True)
+
+    read_on(20)
+    assert wait_until(lambda: consumer.poll(0.01) is not None or bool(answers), PATIENCE)
+    late = field.proxy.add(on_commits(group, Action.HOLD_DETACH))
+    read_on(30)
+    field.proxy.wait_hits(late, timeout=PATIENCE)
+    read_on(40)
+    assert wait_until(lambda: consumer.poll(0.01) is not None or 40 in answers, PATIENCE)
+    assert wait_until(lambda: position(field, group) == 40, PATIENCE)
+    field.proxy.release(late)
+    field.proxy.wait_done(late, timeout=PATIENCE)
+    assert position(field, group) == 30
+    consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "commit"), [pytest.param(AMO, Commit.SYNC, marks=proof), (AMO, Commit.ASYNC), (ALO, Commit.ASYNC)]
+)
+def test_a_commit_that_arrives_late_is_refused_because_its_member_has_left(
+    field: Field, behind_proxies: Group, guarantee: Guarantee, commit: Commit
+) -> None:
+    group, seen = behind_proxies, list[int]()
+    settings = ConsumerSettings(group.kafka, group.name, group.name, guarantee, commit, batch=10)
+    group.produce(range(20))
+    with at_work(Consumption(settings, lambda events: seen.extend(numbers(events)))):
+        assert wait_until(lambda: position(field, group) == 20, PATIENCE)
+        late = field.proxy.add(on_commits(group, Action.HOLD_DETACH))
+        joins = field.proxy.add(Rule(action=Action.FORWARD, request=Api.JOIN_GROUP, client=group.name))
+        group.produce(range(20, 40))
+        field.proxy.wait_hits(late, timeout=PATIENCE)
+        group.produce(range(40, 60))
+        field.proxy.wait_done(joins, timeout=PATIENCE)  # it noticed, and joined anew
+        assert wait_until(lambda: position(field, group) == 60, PATIENCE)
+        field.proxy.release(late)
+        field.proxy.wait_done(late, timeout=PATIENCE)
+        assert position(field, group) == 60
+    assert sorted(seen) == list(range(60))

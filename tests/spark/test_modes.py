@@ -81,5 +81,5 @@ def test_an_event_without_a_value_deletes_the_row_of_kafkas_key_and_bad_keys_go_
 def test_the_plan_says_which_duplicates_are_covered(flow: Flow) -> None:
     path = flow.declare(transform=TEXT, options=DEDUPE, guarantee="at-least-once")
     plan = plan_pipeline(load(path), offline=True)
-    assert "the first to land keeps the row of its (id)" in plan.hops[-1].why
+    assert "the first event of a (id) to land keeps the row" in plan.hops[-1].why
     assert "what the pipeline itself repeats" in plan.hops[-1].why

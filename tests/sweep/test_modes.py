@@ -15,7 +15,9 @@ from fencepost.errors import Fenced
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import CrashPoint, Deed
 from fencepost.local import Stack
+from fencepost.machine.process import until
 from fencepost.model import Merge, Mode, Step, TopicPartition
+from fencepost.sinks.postgres.session import writer_name
 from sweep.arena import AMISS, LOST, Arena, Point
 from sweep.work import EVENTS, KEYS, ORDERS, SPAN, key
 
@@ -79,6 +81,25 @@ def test_a_zombie_neither_blocks_its_successor_nor_writes_behind_its_back(
     """Between its write and its commit it holds the rows that its successor needs: so its connection is ended."""
     arena = keyed(Mode.UPSERT)
     zombie = arena.start_and_stall(arena.work(Guarantee.EXACTLY_ONCE, crash=arena.crash(point, Deed.STOP)))
+    successor = arena.run(arena.work(Guarantee.EXACTLY_ONCE))
+    assert (successor.code, successor.troubles) == (0, []), successor.errors
+    assert arena.wake(zombie).code == Fenced.exit_code
+    assert arena.winners() == expected(Mode.UPSERT, range(EVENTS))
+
+
+def test_a_member_that_is_stopped_with_merged_rows_in_its_hands_is_ended_by_its_successor(
+    keyed: Callable[[Mode], Arena],
+) -> None:
+    """Members end only what is stuck: this one holds rows, and no position yet."""
+    arena = keyed(Mode.UPSERT)
+    arena.settings = replace(arena.settings, members=True)
+    crash = arena.crash(Point.AFTER_THE_WRITE, Deed.STOP)
+    zombie = arena.start_and_stall(arena.work(Guarantee.EXACTLY_ONCE, crash=crash))
+    idle = (
+        "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction' AND application_name = "
+        f"'{writer_name(arena.settings.pipeline)}' AND clock_timestamp() - state_change > interval '2 seconds'"
+    )
+    assert until(lambda: bool(arena.sql(idle)), 20)
     successor = arena.run(arena.work(Guarantee.EXACTLY_ONCE))
     assert (successor.code, successor.troubles) == (0, []), successor.errors
     assert arena.wake(zombie).code == Fenced.exit_code

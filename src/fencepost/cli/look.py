@@ -21,11 +21,13 @@ def status(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) ->
         return
     rows = [[at.topic, at.partition, at.position, at.end, at.lag, at.owner, at.epoch] for at in found.partitions]
     emit_table(["topic", "partition", "position", "end", "lag", "owner", "epoch"], rows)
-    last = found.last_batch.isoformat(timespec="seconds") if found.last_batch else "never"
-    say(
-        f"\n{found.pipeline}, {found.guarantee}: lag {found.lag:,}, {found.rate:,.0f} rows/s over the last minute, "
-        f"{found.rows:,} rows landed, {found.dead:,} put aside, last batch {last}"
-    )
+    say(f"\n{found.pipeline}, {found.guarantee}: lag {found.lag:,}")
+    if found.rows is not None:
+        last = found.last_batch.isoformat(timespec="seconds") if found.last_batch else "never"
+        say(
+            f"{found.rate:,.0f} rows/s over the last minute, {found.rows:,} rows landed, {found.dead:,} put aside, "
+            f"last batch {last}"
+        )
 
 
 def peek(

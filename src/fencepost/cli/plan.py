@@ -47,12 +47,12 @@ def spec(
 
 
 def _say(plan: Plan) -> None:
-    say(f"{plan.pipeline}: {plan.guarantee}")
+    say(f"{plan.pipeline}: {plan.guarantee}, engine {plan.engine}")
     for hop in plan.hops:
         say(f"  {hop.hop}: {hop.why}")
     say(f"face: {plan.face}; {plan.face_why}")
-    state = {True: "exists and fits", False: "will be made", None: "not looked at"}[plan.table_exists]
-    say(f"table {plan.table}: {state}")
+    state = {True: "exists and fits", False: "will be made", None: "not looked at"}[plan.target_exists]
+    say(f"target {plan.target}: {state}")
     for name, kind in plan.columns.items():
         say(f"  {name} {kind}")
     if plan.resume is not None:

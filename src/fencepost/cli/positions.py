@@ -20,12 +20,10 @@ app = typer.Typer(help="Show where a pipeline is, or put it elsewhere.", no_args
 @app.command()
 def show(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
     """Show the stored position of each partition: the next offset to be read."""
-    from fencepost.sinks.postgres.reading import reader, stored_positions
+    from fencepost.standing import standing
 
     pipeline = pipeline_spec(spec)
-    options = pipeline.postgres
-    with reader(options.dsn or "") as connection:
-        rows = stored_positions(connection, options.ledger_schema, pipeline.name)
+    rows = standing(pipeline).rows
     if output is OutputFormat.JSON:
         positions = [{"topic": row.topic, "partition": row.partition, "position": row.position} for row in rows]
         emit_json({"pipeline": pipeline.name, "positions": positions})

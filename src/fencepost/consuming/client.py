@@ -1,4 +1,4 @@
-"""The driver's consumer, which also knows whether it sent a commit twice.
+"""The driver's consumer, which also knows which of its commits are under way, and whether it sent one twice.
 
 librdkafka repeats a commit whose connection broke, and says so nowhere but in its statistics. The first copy may still
 arrive, behind later commits, and move the position back, for as long as the member that sent it is in the group.
@@ -7,31 +7,40 @@ arrive, behind later commits, and move the position back, for as long as the mem
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from logging import Logger
 from typing import Any
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 STATISTICS_MS = 1000
+
+
+Answered = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
 class GroupConsumer(Consumer):
     """One member's."""
 
-    def __init__(self, config: Mapping[str, Any], logger: Logger) -> None:
+    def __init__(self, config: Mapping[str, Any], answered: Answered, logger: Logger) -> None:
         self.repeated = False
+        self.under_way = 0  # commits that nobody waits for, and that are not answered
         self._commits = 0
-        more: dict[str, Any] = {}
-        if not config["enable.auto.commit"]:  # else the driver commits by itself, and nobody can count along
-            more = {"statistics.interval.ms": STATISTICS_MS, "stats_cb": self._hear}
-        super().__init__({**config, **more}, logger=logger)
+        self._tell_answered = answered
+        heard = {"on_commit": self._answered, "stats_cb": self._hear_statistics}
+        super().__init__({**config, "statistics.interval.ms": STATISTICS_MS, **heard}, logger=logger)
 
     def commit(self, *args: Any, **kwargs: Any) -> Any:
         self._commits += 1
-        return super().commit(*args, **kwargs)
+        answer = super().commit(*args, **kwargs)
+        self.under_way += answer is None  # those that are waited for have one
+        return answer
 
-    def _hear(self, statistics: str) -> None:
+    def _answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        self.under_way -= 1
+        self._tell_answered(error, partitions)
+
+    def _hear_statistics(self, statistics: str) -> None:
         brokers = json.loads(statistics)["brokers"].values()
         sent = sum(broker["req"].get("OffsetCommit", 0) for broker in brokers)
         self.repeated = self.repeated or sent > self._commits

@@ -32,7 +32,7 @@ REPLACED = {
 class Commit(StrEnum):
     """The styles."""
 
-    AUTO = "auto"  # librdkafka's, in the background; of what was processed only
+    AUTO = "auto"  # now and then, in the background; of what was processed only
     SYNC = "sync"
     ASYNC = "async"
 
@@ -42,6 +42,9 @@ class CommitStyle(Protocol):
 
     def advance(self, batch: Batch[Any]) -> None:
         """What lies before the batch's end is done. Raises Fenced when the group has another owner for it."""
+
+    def tick(self) -> None:
+        """Nothing comes at the moment: commit what is due by now. Raises as `advance` does."""
 
     def settle(self, partitions: Iterable[TopicPartition]) -> None:
         """Commit what is done of these partitions, and wait for the answer: they are about to be given away."""
@@ -94,6 +97,9 @@ class SyncCommits:
 
     def advance(self, batch: Batch[Any]) -> None:
         self._positions.move(batch)
+        self.tick()
+
+    def tick(self) -> None:
         if monotonic() - self._last >= self._every:
             self._commit(self._positions.due())
 
@@ -126,6 +132,9 @@ class AsyncCommits:
 
     def advance(self, batch: Batch[Any]) -> None:
         self._positions.move(batch)
+        self.tick()
+
+    def tick(self) -> None:
         due = self._positions.due()
         if due and self._under_way is None and monotonic() - self._last >= self._every:
             self._last = monotonic()
@@ -139,7 +148,8 @@ class AsyncCommits:
             self._positions.take(sent)
 
     def settle(self, partitions: Iterable[TopicPartition]) -> None:
-        """Waited for. It goes behind the one that may be under way, which the group's next generation refuses."""
+        """Waited for. It goes behind the one that may be under way: where the connection broke just now that one may
+        still arrive behind it, until the group's next generation refuses it, and what lies between is repeated."""
         due = {place: self._positions.done[place] for place in partitions if place in self._positions.done}
         if due:
             commit_now(self._consumer, due)
@@ -150,31 +160,6 @@ class AsyncCommits:
         if self._under_way is not None:
             for place in partitions:
                 self._under_way.pop(place, None)
-
-
-class StoredCommits:
-    """librdkafka's auto-commit, made safe: it commits what is stored, and only what is processed is stored."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-        self._positions = _Positions()
-
-    def advance(self, batch: Batch[Any]) -> None:
-        self._positions.move(batch)
-        ends = {place: span.end for place, span in batch.spans.items()}
-        try:
-            self._consumer.store_offsets(offsets=driver_offsets(ends))
-        except KafkaException as error:
-            raise translated(error.args[0], "store the position") from error
-
-    def settle(self, partitions: Iterable[TopicPartition]) -> None:
-        due = self._positions.due(partitions)
-        if due:
-            commit_now(self._consumer, due)
-            self._positions.take(due)
-
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        self._positions.forget(partitions)
 
 
 def stored(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -16,7 +16,6 @@ from fencepost.consuming.commits import (
     AsyncCommits,
     Commit,
     CommitStyle,
-    StoredCommits,
     SyncCommits,
     commit_now,
     stored,
@@ -93,6 +92,7 @@ class GroupKeeper:
         self._require_no_straggler()
         if self._ahead is not None:
             self._process_committed(self._ahead)
+        self._style.tick()
         return self._told()
 
     def _process_committed(self, ahead: Ahead) -> None:
@@ -180,10 +180,4 @@ class GroupKeeper:
 
 
 def _style(settings: ConsumerSettings, consumer: Consumer) -> CommitStyle:
-    match settings.commit:
-        case Commit.SYNC:
-            return SyncCommits(consumer, settings.every)
-        case Commit.ASYNC:
-            return AsyncCommits(consumer, settings.every)
-        case Commit.AUTO:
-            return StoredCommits(consumer)
+    return (SyncCommits if settings.commit is Commit.SYNC else AsyncCommits)(consumer, settings.every)

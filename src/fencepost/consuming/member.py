@@ -27,7 +27,7 @@ from fencepost.consuming.events import by_partition, place_of, unread
 from fencepost.consuming.keeping import Aside, Keeper, Messages
 from fencepost.consuming.settings import ConsumerSettings, Per
 from fencepost.delivery import Observer
-from fencepost.errors import Fenced, RecordsGone, Unknown, Unreachable, Usage
+from fencepost.errors import Fenced, FencepostError, RecordsGone, Unknown, Unreachable, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 
@@ -82,8 +82,7 @@ class Member:
         self.done = Consumed()
         topic = TopicReader(Cluster(settings.kafka), settings.topic)
         try:
-            config = {**settings.librdkafka(), "on_commit": self._answered}
-            self._consumer = GroupConsumer(config, librdkafka_log)
+            self._consumer = GroupConsumer(settings.librdkafka(), self._answered, librdkafka_log)
         except KafkaException as error:
             raise Usage(f"the consumer's settings are wrong: {error.args[0].str()}") from error
         self._keeper = make_keeper(self._consumer, topic, Aside(stop, self._patiently, see, self._hear))
@@ -116,10 +115,18 @@ class Member:
     def _leave(self) -> None:
         """Give the partitions back, and leave the group."""
         try:
+            self._await_answers()
             self._consumer.close()  # calls `_revoked`
         finally:
             self._worker.shutdown(wait=True)
             self._keeper.close()
+
+    def _await_answers(self) -> None:
+        """What is under way must not arrive behind the last commit. Where that is made, answers cannot be heard."""
+        deadline = monotonic() + self._settings.revoke_seconds
+        with suppress(FencepostError):  # whatever is wrong, the member leaves
+            while self._consumer.under_way and monotonic() < deadline:
+                self._hear()
 
     def _read(self) -> Messages:
         if self._paused:

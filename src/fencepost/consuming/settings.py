@@ -53,14 +53,16 @@ class ConsumerSettings:
     @property
     def every(self) -> float:
         """Seconds between two commits."""
-        return self.per if isinstance(self.per, float) else 0.0
+        if isinstance(self.per, float):
+            return self.per
+        return float(self.kafka.get("auto.commit.interval.ms", 5000)) / 1000 if self.commit is Commit.AUTO else 0.0
 
     def librdkafka(self) -> dict[str, Any]:
         given = librdkafka_settings(self.kafka)
         fixed = {
             "group.id": self.group,
-            "enable.auto.commit": self.commit is Commit.AUTO and self.guarantee is Guarantee.AT_LEAST_ONCE,
-            "enable.auto.offset.store": False,  # an offset is stored when its event is processed, not when it is read
+            "enable.auto.commit": False,  # librdkafka's commits what was read, and in an order that nobody sees
+            "enable.auto.offset.store": False,
             "auto.offset.reset": "error",  # never a silent jump
             "enable.partition.eof": True,
         }

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-import pyarrow as pa
-
+from fencepost.rows import Preview
 from fencepost.spark.plan import wide_node
 from fencepost.spark.session import FIXED, open_session
 from fencepost.spark.source import SOURCE_OPTIONS, KafkaSource
 from fencepost.spark.transform import resolve
 from fencepost.spec import PipelineSpec
-
-
-@dataclass(frozen=True)
-class Preview:
-    """The transform's outcome before any record."""
-
-    columns: pa.Schema
-    wide_node: str | None
-    provenance: bool
-    settings: Mapping[str, str]  # that are not up to the user
 
 
 def preview(spec: PipelineSpec) -> Preview:

@@ -52,8 +52,12 @@ class KafkaStore:
     # -- the ledger
 
     def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
+        return {at: stand.position for at, stand in self.stands(pipeline).items()}
+
+    def stands(self, pipeline: str) -> Held:
+        """The same with their owners."""
         group = self._group(pipeline)
-        return {at: stand.position for at, stand in group.seen(group.partitions()).items()}
+        return group.seen(group.partitions())
 
     def done(self, batch: Batch[Any]) -> bool:
         """From memory for as long as nobody else can have moved the position; else the group is asked.

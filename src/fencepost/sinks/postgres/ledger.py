@@ -133,19 +133,21 @@ _STUCK = """
 SELECT pg_terminate_backend(writer.pid, 5000)
 FROM pg_stat_activity AS writer JOIN pg_locks AS held USING (pid)
 WHERE writer.application_name = %s AND writer.datname = current_database()
-  AND held.relation = to_regclass(%s) AND held.mode = 'RowExclusiveLock' AND held.granted
+  AND held.relation IN (to_regclass(%s), to_regclass(%s)) AND held.mode = 'RowExclusiveLock' AND held.granted
   AND writer.state = 'idle in transaction' AND clock_timestamp() - writer.state_change > interval '2 seconds'
 """
 
 
-def end_stuck_writers(connection: Connection, schema: str, pipeline: str) -> None:
+def end_stuck_writers(connection: Connection, schema: str, pipeline: str, merged: str | None = None) -> None:
     """End only those that stand between compare-and-set and COMMIT, and hold a row that the takeover needs.
 
-    The others are members of the same group, at work on partitions of their own.
+    The others are members of the same group, at work on partitions of their own. `merged`: a table into which rows
+    are merged, whose writers never idle between that and COMMIT either.
     """
     positions = sql.Identifier(schema, "positions").as_string(connection)
+    table = table_name(merged).as_string(connection) if merged else positions
     with translated("end members that are stuck"):
-        connection.execute(_STUCK, (writer_name(pipeline), positions))
+        connection.execute(_STUCK, (writer_name(pipeline), positions, table))
 
 
 def _of_another_role(connection: Connection, pipeline: str) -> Refused:

@@ -95,8 +95,9 @@ class Merging:
         when somebody always is; Refused or Poison for rows that the table does not take.
         """
         try:
-            with translated(f"merge rows into {self._table!r}"):
-                self._until_it_goes(connection)
+            if self._staged:
+                with translated(f"merge rows into {self._table!r}"):
+                    self._until_it_goes(connection)
         except Refused as refusal:
             raise self._named(connection, batch, refusal) from refusal
         for letters in self._letters:

@@ -117,7 +117,8 @@ class PostgresStore:
 
     def _end_writers(self, pipeline: str) -> None:
         if self._settings.members:
-            ledger.end_stuck_writers(self.connection(), self._settings.schema, pipeline)
+            merged = self._settings.table if self._settings.merge else None
+            ledger.end_stuck_writers(self.connection(), self._settings.schema, pipeline, merged)
         else:
             ledger.end_writers(self.connection(), pipeline)
 

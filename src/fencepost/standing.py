@@ -1,0 +1,55 @@
+"""What a pipeline's ledger holds, whatever its sink is, and putting it elsewhere by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from fencepost.model import TopicPartition
+from fencepost.sinks.kafka import KafkaSettings, KafkaStore
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres.reading import Activity, StoredPosition, activity, reader, stored_positions
+from fencepost.spec import KafkaOptions, PipelineSpec, PostgresOptions
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a pipeline is, and what it did of late."""
+
+    rows: list[StoredPosition]
+    activity: Activity | None  # None: the sink does not keep that
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        return {TopicPartition(row.topic, row.partition): row.position for row in self.rows}
+
+
+def standing(spec: PipelineSpec) -> Standing:
+    """Takes nothing over, and changes nothing."""
+    match spec.sink.options:
+        case PostgresOptions() as options:
+            with reader(options.dsn or "") as connection:
+                rows = stored_positions(connection, options.ledger_schema, spec.name)
+                return Standing(rows, activity(connection, options.ledger_schema, spec.name))
+        case KafkaOptions() as options:
+            with closing(_topics(spec, options)) as store:
+                stands = sorted(store.stands(spec.name).items())
+            found = [StoredPosition(*at, one.position, one.run, one.epoch, None, one.topic_id) for at, one in stands]
+            return Standing(found, None)
+
+
+def set_positions(spec: PipelineSpec, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]) -> None:
+    """These and no others. A run of the pipeline that is under way ends as fenced."""
+    match spec.sink.options:
+        case PostgresOptions() as options:
+            settings = PostgresSettings(options.dsn or "", spec.name, options.table, (), options.ledger_schema)
+            with closing(PostgresStore(settings)) as table:
+                table.set_positions(spec.name, positions, topic_ids)
+        case KafkaOptions() as options:
+            with closing(_topics(spec, options)) as topics:
+                topics.set_positions(spec.name, positions, topic_ids)
+
+
+def _topics(spec: PipelineSpec, options: KafkaOptions) -> KafkaStore:
+    return KafkaStore(KafkaSettings(spec.kafka, spec.name, options.targets))
