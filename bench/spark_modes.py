@@ -4,6 +4,9 @@ Every key comes twice: half of the records make a row, the others meet one. Ever
 the same topic, in an order that rotates. A ratio is the median over the rounds of (the other's time / ours): more than
 1 means that ours is faster. `*_over_append` is our time over that of append: what the key costs.
 
+The recipes differ in how rows get into the staging table: by Spark's JDBC writer, by psycopg's COPY row by row in
+foreachPartition, or by our own COPY of Arrow batches, which leaves the merge alone to be compared.
+
     python bench/spark_modes.py [--quick] [--format json] [--records N] [--rounds N]
 """
 
@@ -13,7 +16,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +26,7 @@ from uuid import uuid4
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -95,7 +98,19 @@ class Modes:
         properties = {"user": str(where["user"]), "driver": "org.postgresql.Driver", "password": _password(where)}
         rows.write.jdbc(url, staging.table, "append", properties)
 
-    def by_copy(self, rows: DataFrame, staging: PostgresSettings, transform: Transform) -> None:
+    def by_psycopg(self, rows: DataFrame, staging: PostgresSettings, _transform: Transform) -> None:
+        dsn, statement = staging.dsn, f'COPY {staging.table} (id, body, "offset") FROM STDIN'
+
+        def copy_rows(part: Iterable[Row]) -> None:
+            with closing(psycopg.connect(dsn)) as database:
+                with database.cursor().copy(statement.encode()) as copy:
+                    for row in part:
+                        copy.write_row(row)
+                database.commit()
+
+        rows.foreachPartition(copy_rows)
+
+    def by_arrow(self, rows: DataFrame, staging: PostgresSettings, transform: Transform) -> None:
         rows.mapInArrow(UnfencedWriter(staging, transform), "rows long").collect()  # type: ignore[arg-type]
 
     def _spec(self, mode: Mode, place: str) -> PipelineSpec:
@@ -131,8 +146,9 @@ def compare(bench: Bench, rounds: int) -> dict[str, float]:
     modes = Modes(bench)
     contenders: dict[str, Callable[[], float]] = {mode.value: (lambda mode=mode: modes.ours(mode)) for mode in Mode}  # type: ignore[misc]
     for mode in (Mode.UPSERT, Mode.DEDUPE):
-        contenders[f"jdbc_and_conflict_over_{mode}"] = lambda mode=mode: modes.recipe(mode, modes.by_jdbc)  # type: ignore[misc]
-        contenders[f"copy_and_conflict_over_{mode}"] = lambda mode=mode: modes.recipe(mode, modes.by_copy)  # type: ignore[misc]
+        for how in (modes.by_jdbc, modes.by_psycopg, modes.by_arrow):
+            name = f"staged_{how.__name__}_over_{mode}"
+            contenders[name] = lambda mode=mode, how=how: modes.recipe(mode, how)  # type: ignore[misc]
     for contender in contenders.values():  # warm: classes loaded, code compiled, workers forked
         contender()
     ratios: dict[str, list[float]] = {}

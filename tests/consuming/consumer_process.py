@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -18,18 +19,25 @@ from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import CrashPoint, Deed
 from fencepost.model import Step, TopicPartition
 
+Dies = list[str | int]  # before or after the effect of an event, by its number
 
-def effect(path: str, slowly: float) -> Any:
+
+def effect(path: str, slowly: float, dies: Dies | None = None) -> Any:
     """A handler that appends each event's number to a file."""
 
     def handle(events: list[Event]) -> None:
         with Path(path).open("a") as file:
             for event in events:
-                file.write(f"{(event.value or b'').decode()}\n")
+                number = int(event.value or b"")
+                if dies == ["before", number]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                file.write(f"{number}\n")
                 file.flush()
                 os.fsync(file.fileno())
                 if slowly:
                     time.sleep(slowly)  # slow processing, not a wait for anything
+                if dies == ["after", number]:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
     return handle
 
@@ -62,7 +70,7 @@ def main() -> int:
         step, deed, witness, number = work["crash"]
         see = CrashPoint(Step(step), TopicPartition(work["topic"], 0), Deed(deed), Path(witness), number)
     slowly = work.get("slowly", 0.0)
-    handler = insert(work["table"], slowly) if "dsn" in work else effect(work["effects"], slowly)
+    handler = insert(work["table"], slowly) if "dsn" in work else effect(work["effects"], slowly, work.get("dies"))
     try:
         Consumption(settings, handler, work.get("dsn"), see).run(once=work.get("once", True))
     except FencepostError as error:

@@ -66,7 +66,7 @@ class Group:
     def process(self, **work: Any) -> Iterator[Consuming]:
         """A consumer as a process of its own; killed at the end of the block."""
         given = {"kafka": self.kafka, "topic": self.name, "group": self.name, "effects": str(self.effects), **work}
-        argv = [sys.executable, "-m", "consuming.consumer_process", json.dumps(given)]
+        argv = [sys.executable, "-m", work.get("module", "consuming.consumer_process"), json.dumps(given)]
         environment = {**os.environ, "PYTHONPATH": str(TESTS)}
         log = self.folder / f"log-{uuid4().hex[:6]}"
         with log.open("w") as errors, subprocess.Popen(argv, env=environment, stderr=errors) as child:

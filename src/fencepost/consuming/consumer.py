@@ -12,10 +12,11 @@ from fencepost.consuming.client import GroupConsumer
 from fencepost.consuming.commits import Commit
 from fencepost.consuming.group_keeping import GroupKeeper
 from fencepost.consuming.handling import Handler
-from fencepost.consuming.keeping import Aside, Keeper, StoreKeeper
+from fencepost.consuming.keeping import Aside, Keeper
 from fencepost.consuming.member import Consumed, Member
 from fencepost.consuming.outputs import OutputHandler, into_topics
 from fencepost.consuming.settings import ConsumerSettings, Per
+from fencepost.consuming.store_keeping import StoreKeeper
 from fencepost.consuming.transactions import TransactionHandler, in_transaction
 from fencepost.delivery import Observer, nobody
 from fencepost.errors import FencepostError, Rewound, Unknown, Unreachable, UnsupportedGuarantee, Usage

@@ -19,9 +19,10 @@ from fencepost.cluster.client import Cluster
 from fencepost.cluster.positions import TopicReader
 from fencepost.consuming.columns import EventRows
 from fencepost.consuming.commits import AsyncCommits
-from fencepost.consuming.keeping import Aside, Carriage, Keeper, Store, StoreKeeper
+from fencepost.consuming.keeping import Aside, Keeper
 from fencepost.consuming.member import Member
 from fencepost.consuming.settings import ConsumerSettings
+from fencepost.consuming.store_keeping import Carriage, Store, StoreKeeper
 from fencepost.consuming.target import Target, open_target
 from fencepost.delivery import Observer
 from fencepost.errors import Unreachable, Usage

@@ -50,6 +50,10 @@ class GroupKeeper:
         self._unread: dict[TopicPartition, int] = {}  # taken, not processed, and to be read again
         self._begin()
 
+    @property
+    def processed_though_fenced(self) -> bool:
+        return self._settings.guarantee is Guarantee.AT_LEAST_ONCE
+
     def _begin(self) -> None:
         """The first member says where every partition starts, before it joins: `latest` means when the group began."""
         every = self._topic.require_same()

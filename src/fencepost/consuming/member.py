@@ -186,7 +186,7 @@ class Member:
             self._fenced_since = None
         except Fenced:
             self.done.given_up += 1
-            if self._settings.guarantee is not Guarantee.AT_LEAST_ONCE:
+            if not self._keeper.processed_though_fenced:
                 self._require_not_for_long()
                 self._go_back(batches)
                 return False

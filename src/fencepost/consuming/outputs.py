@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from fencepost.consuming.events import Event
 from fencepost.consuming.handling import call
-from fencepost.consuming.keeping import Carriage
 from fencepost.consuming.settings import ConsumerSettings
+from fencepost.consuming.store_keeping import Carriage
 from fencepost.consuming.transactions import events_of
 from fencepost.errors import Refused
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore, Output

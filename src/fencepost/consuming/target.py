@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.topics import topic_id_and_partitions
 from fencepost.consuming.columns import EventRows
-from fencepost.consuming.keeping import Store
+from fencepost.consuming.store_keeping import Store
 from fencepost.errors import Usage
 from fencepost.rules import SinkTraits, require, sink_findings
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore

@@ -13,8 +13,9 @@ from psycopg.pq import TransactionStatus
 
 from fencepost.consuming.events import Event, event_of
 from fencepost.consuming.handling import call
-from fencepost.consuming.keeping import Carriage, Messages
+from fencepost.consuming.keeping import Messages
 from fencepost.consuming.settings import ConsumerSettings
+from fencepost.consuming.store_keeping import Carriage
 from fencepost.errors import Refused
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, TopicPartition

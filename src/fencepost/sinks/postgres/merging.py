@@ -55,6 +55,7 @@ class Merging:
         self._staged, self._letters = 0, []
         with transaction(connection):
             with translated("empty the temporary table"):
+                connection.execute("SET LOCAL synchronous_commit TO off")  # nothing here outlives the session
                 connection.execute(sql.SQL("TRUNCATE {}").format(sql.Identifier(STAGE)))
             self._copy(connection, batch)
 

@@ -1,0 +1,212 @@
+"""A sink that keeps the positions itself: every batch goes through the delivery orders, behind the fence.
+
+Batches of different partitions are under way at the same time, one of each, while the next ones are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from confluent_kafka import KafkaError
+from confluent_kafka import TopicPartition as DriverPartition
+
+from fencepost.cluster.positions import TopicReader
+from fencepost.consuming.commits import AsyncCommits
+from fencepost.consuming.keeping import Aside, Messages, resolve
+from fencepost.consuming.settings import COMMITTED, ConsumerSettings
+from fencepost.delivery import AtomicSink, Observer, deliver
+from fencepost.errors import Fenced, FencepostError, Poison
+from fencepost.guarantee import Guarantee
+from fencepost.model import Batch, Landed, Tenure, TopicPartition
+
+LANES = 4  # batches under way at the same time
+T = TypeVar("T")
+
+
+class Store(AtomicSink[Any], Protocol):
+    """A sink that keeps positions. One thread at a time."""
+
+    def close(self) -> None: ...
+
+
+RowMaker = Callable[[TopicPartition, Messages, Mapping[int, str]], Any]
+"""What a store takes, made of a partition's messages, without those (offset and why) that go to the dead letters."""
+
+
+@dataclass(frozen=True)
+class Carriage:
+    """How batches get into a store."""
+
+    guarantee: Guarantee
+    open_store: Callable[[], Store]
+    make_rows: RowMaker
+    run: UUID
+    put_aside: bool = False  # a record that cannot be carried goes to the dead letters, and the rest lands
+    took: Callable[[Tenure], object] = lambda _: None  # told after each takeover
+    landed: Callable[[Batch[Any], Landed], object] = lambda _batch, _landed: None
+
+    def carry(self, batch: Batch[Messages], store: Store, see: Observer) -> Landed:
+        place, _ = batch.only_span()
+        bad: dict[int, str] = {}
+        while True:
+            rows = self.make_rows(place, batch.rows, bad)
+            try:
+                return deliver(self.guarantee, Batch(batch.spans, rows, batch.tenure), store, store, see)
+            except Poison as poison:
+                found = dict(poison.records)
+                if not self.put_aside or bad.keys() >= found.keys():
+                    raise
+                bad |= found
+
+
+class Lane:
+    """One thread with a store of its own."""
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._store = open_store()
+        self._thread = ThreadPoolExecutor(1, "lane")
+
+    def submit(self, work: Callable[[Store], T]) -> Future[T]:
+        return self._thread.submit(work, self._store)
+
+    def close(self) -> None:
+        """Waits for what is under way."""
+        self._thread.shutdown(wait=True)
+        self._store.close()
+
+
+class StoreKeeper:
+    """Each member owns the positions of its own partitions."""
+
+    processed_though_fenced = False
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        carriage: Carriage,
+        topic: TopicReader,
+        aside: Aside,
+        mirror: AsyncCommits | None = None,
+    ) -> None:
+        self._settings = settings
+        self._carriage = carriage
+        self._topic = topic
+        self._aside = aside
+        self._mirror = mirror  # the group's offsets, for tools that watch lag; nobody of ours reads them
+        self._tenures: dict[TopicPartition, Tenure] = {}
+        self._under_way: dict[TopicPartition, tuple[Batch[Messages], Future[Landed]]] = {}
+        self._rows = 0  # that landed, and nobody was told of yet
+        self._lanes = [Lane(carriage.open_store) for _ in range(LANES)]
+        self._lanes[0].submit(self._begin).result()
+
+    def _lane(self, place: TopicPartition) -> Lane:
+        """A partition's batches go the same way always: in order, and through a store that knows its position."""
+        return self._lanes[place.partition % LANES]
+
+    def _begin(self, store: Store) -> None:
+        """The first member says where every partition starts, before it joins: `latest` means when the group began."""
+        if self._settings.start != COMMITTED and not store.positions(self._settings.group):
+            self._take_over(store, self._topic.positions({}, self._settings.start))
+
+    def _take_over(self, store: Store, first: Mapping[TopicPartition, int]) -> Tenure:
+        ids = {self._topic.topic: self._topic.topic_id}
+        return store.take_over(self._settings.group, self._carriage.run, first, ids)
+
+    # -- partitions
+
+    def take(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+        lanes = {lane: [at for at in partitions if self._lane(at) is lane] for lane in map(self._lane, partitions)}
+        asked = [lane.submit(partial(self._take, wanted=wanted)) for lane, wanted in lanes.items()]
+        for tenure in (each.result() for each in asked):
+            self._tenures |= dict.fromkeys(tenure.positions, tenure)
+            self._carriage.took(tenure)
+        return {place: self._tenures[place].positions[place] for place in partitions}
+
+    def _take(self, store: Store, wanted: list[TopicPartition]) -> Tenure:
+        known = {at: found for at, found in store.positions(self._settings.group).items() if at in wanted}
+        return self._take_over(store, resolve(self._topic, self._settings, wanted, known))
+
+    def give_back(self, partitions: set[TopicPartition], _finished: Batch[Messages] | None) -> None:
+        """What is not committed by then is refused by the fence, and its next owner does it."""
+        ours = [self._under_way[place][1] for place in partitions & self._under_way.keys()]
+        wait(ours, self._settings.revoke_seconds)
+        try:
+            for place in partitions & self._under_way.keys():
+                if self._under_way[place][1].done():
+                    self._land(place)
+            if self._mirror is not None:
+                self._mirror.settle(partitions)
+        finally:
+            self.lose(partitions)
+
+    def lose(self, partitions: set[TopicPartition]) -> None:
+        for place in partitions:
+            self._tenures.pop(place, None)
+            self._under_way.pop(place, None)
+        if self._mirror is not None:
+            self._mirror.forget(partitions)
+
+    # -- batches
+
+    def deliver(self, batch: Batch[Messages]) -> Landed:
+        """Under way on return, behind the partition's last one. Returns what landed since the last call."""
+        place, _ = batch.only_span()
+        if place in self._under_way:
+            self._settle(place)
+        if place not in self._tenures:
+            raise Fenced(f"{batch}: its partition was given to another member")
+        owned = Batch(batch.spans, batch.rows, self._tenures[place])
+        work = self._lane(place).submit(lambda store: self._carriage.carry(owned, store, self._aside.see))
+        self._under_way[place] = (batch, work)
+        return self._told()
+
+    def catch_up(self) -> Landed:
+        for place in list(self._under_way):
+            self._settle(place)
+        return self._told()
+
+    def waiting(self) -> set[TopicPartition]:
+        return set(self._under_way)
+
+    def _settle(self, place: TopicPartition) -> None:
+        """Wait for it, with an ear to the group, which may ask the partition back meanwhile. Raises why it failed."""
+        if place in self._under_way:
+            work = self._under_way[place][1]
+            self._aside.patiently(lambda: wait([work]))
+        if place in self._under_way:
+            self._land(place)
+
+    def _land(self, place: TopicPartition) -> None:
+        """Of a failed one the partition keeps waiting, until it is asked where it stands."""
+        batch, work = self._under_way[place]
+        landed = work.result()
+        del self._under_way[place]
+        self._rows += landed.rows
+        if self._mirror is not None:
+            self._mirror.advance(batch)
+        self._carriage.landed(batch, landed)
+
+    def _told(self) -> Landed:
+        rows, self._rows = self._rows, 0
+        return Landed(rows)
+
+    def position(self, partition: TopicPartition) -> int:
+        if partition in self._under_way:
+            with suppress(FencepostError):  # whatever became of it, the store knows
+                self._land(partition)
+            self._under_way.pop(partition, None)
+        return self._lane(partition).submit(lambda store: store.positions(self._settings.group)[partition]).result()
+
+    def answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
+        if self._mirror is not None:
+            self._mirror.answered(error, partitions)
+
+    def close(self) -> None:
+        for lane in self._lanes:
+            lane.close()
