@@ -43,7 +43,6 @@ class PythonEngine:
     settings: ConsumerSettings
     topic: TopicReader
     target: Target
-    rows: EventRows
     ledger: Store
     stop: Event
     see: Observer
@@ -65,7 +64,7 @@ class PythonEngine:
         carriage = Carriage(
             self.spec.guarantee,
             self.target.open_store,
-            self.rows,
+            self.target.make_rows,
             tenure.run,
             put_aside=self.spec.on_error is OnError.DEAD_LETTER,
             took=progress.took,
@@ -99,9 +98,11 @@ class _Progress:
         self.standing[place] = span.end
         self._look()
         lag = sum(max(self.ends[at] - position, 0) for at, position in self.standing.items() if at in self.ends)
-        offsets = span.end - span.start
+        already = int(landed.already)
         self.report(
-            BatchDone(self.batches, {place: span.end}, offsets, landed.rows, landed.dead, int(landed.already), lag)
+            BatchDone(
+                self.batches, {place: span.end}, span.end - span.start, landed.rows, landed.dead, already, lag=lag
+            )
         )
         self.batches += 1
 
@@ -126,7 +127,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Pyth
     topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
     target = open_target(spec, rows)
     with closing(target.open_store()) as ledger:
-        yield PythonEngine(spec, settings, topic, target, rows, ledger, stop, see)
+        yield PythonEngine(spec, settings, topic, target, ledger, stop, see)
 
 
 def consumer_settings(spec: PipelineSpec) -> ConsumerSettings:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.topics import topic_id_and_partitions
 from fencepost.consuming.columns import EventRows
-from fencepost.consuming.store_keeping import Store
+from fencepost.consuming.keeping import Messages
+from fencepost.consuming.store_keeping import RowMaker, Store
 from fencepost.errors import Usage
+from fencepost.model import TopicPartition
 from fencepost.rules import SinkTraits, require, sink_findings
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore
-from fencepost.sinks.kafka.outputs import require_columns
+from fencepost.sinks.kafka.outputs import ORIGIN, Record, require_columns
 from fencepost.sinks.kafka.traits import TRAITS as KAFKA
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
 from fencepost.sinks.postgres.table import fit_columns, make_table
@@ -26,6 +30,7 @@ class Target:
     """A sink that is ready."""
 
     open_store: Callable[[], Store]
+    make_rows: RowMaker
     mirrored: bool  # do the group's offsets only show the positions? Else they are the ledger
 
 
@@ -51,7 +56,23 @@ def _topics(spec: PipelineSpec, options: KafkaOptions, rows: EventRows) -> Targe
     for topic in options.targets:
         topic_id_and_partitions(Cluster(spec.kafka), topic)  # raises where it does not exist
     settings = KafkaSettings(spec.kafka, spec.name, options.targets)
-    return Target(lambda: KafkaStore(settings), mirrored=False)
+    if rows.shape.arrow is None:  # as they are: no need to make columns of them
+        records = partial(_as_they_are, origins=options.provenance)
+        return Target(lambda: KafkaStore(settings, records=records), _messages, mirrored=False)
+    return Target(lambda: KafkaStore(settings), rows, mirrored=False)
+
+
+def _messages(_place: TopicPartition, messages: Messages, _aside: Mapping[int, str]) -> Messages:
+    return messages
+
+
+def _as_they_are(messages: Messages, origins: bool) -> Iterator[Record]:
+    for message in messages:
+        headers: Any = message.headers()
+        if origins:
+            origin = f"{message.topic()}/{message.partition()}/{message.offset()}/0".encode()
+            headers = [(ORIGIN, origin), *(headers or ())]
+        yield message.value(), message.key(), None, headers, None
 
 
 def _table(spec: PipelineSpec, options: PostgresOptions, rows: EventRows) -> Target:
@@ -69,4 +90,4 @@ def _table(spec: PipelineSpec, options: PostgresOptions, rows: EventRows) -> Tar
         if spec.on_error is OnError.DEAD_LETTER:
             make_table(store.connection(), dead.table_for(options.table), dead.COLUMNS)
     settings = replace(plain, columns=columns)
-    return Target(lambda: PostgresStore(settings), mirrored=True)
+    return Target(lambda: PostgresStore(settings), rows, mirrored=True)

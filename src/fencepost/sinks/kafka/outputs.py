@@ -34,6 +34,7 @@ class Output:
 
 
 Outputs = Callable[[Any], Iterable[Output]]
+Records = Callable[[Any], Iterable[Record]]  # the same without an object for each
 
 
 def from_arrow(rows: Rows) -> Iterator[Output]:
@@ -45,11 +46,9 @@ def from_arrow(rows: Rows) -> Iterator[Output]:
         yield Output(value, key, topic, headers or (), partition)
 
 
-def records(outputs: Outputs, rows: Any) -> Iterator[Record]:
-    """The same without an object for each, where nobody asked for one."""
-    if outputs is from_arrow:
-        return arrow_records(rows)
-    return ((one.value, one.key, one.topic, list(one.headers), one.partition) for one in outputs(rows))
+def one_by_one(outputs: Outputs) -> Records:
+    """The records of a function that makes outputs."""
+    return lambda rows: ((one.value, one.key, one.topic, list(one.headers), one.partition) for one in outputs(rows))
 
 
 def arrow_records(rows: Rows) -> Iterator[Record]:

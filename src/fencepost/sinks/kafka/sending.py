@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ from fencepost.outcome import Outcome
 from fencepost.producing.client import Client, outcome_of
 from fencepost.sinks.kafka.outputs import ORIGIN, Record
 
+# The driver gives the interpreter up for every record: threads that send at the same time hinder each other badly.
+# Waiting for answers and for commits is another matter, and takes most of a transaction's time.
+_FILLING = threading.Lock()
 _SERVE_EVERY = 1000  # records between two looks for answers
 _FULL_SECONDS = 0.05
 
@@ -29,6 +33,13 @@ class Sending:
 
         Raises Refused for a record that the brokers will never take, Fenced, Unreachable.
         """
+        with _FILLING:
+            count = self._fill(records)
+        self._client.drain(lambda: bool(self._failures))
+        self._stop_at_failure()
+        return count
+
+    def _fill(self, records: Iterable[Record]) -> int:
         default, allowed = self._topics[0], frozenset(self._topics)
         produce, failed = self._client.produce, self._failed
         count = 0
@@ -45,8 +56,6 @@ class Sending:
             if count % _SERVE_EVERY == 0:
                 self._client.poll()
                 self._stop_at_failure()
-        self._client.drain(lambda: bool(self._failures))
-        self._stop_at_failure()
         return count
 
     def _insist(

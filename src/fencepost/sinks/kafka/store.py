@@ -13,7 +13,7 @@ from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.producing.client import Client
 from fencepost.sinks.kafka import claims
 from fencepost.sinks.kafka.group import Group, Held, Stand, compare, require_start
-from fencepost.sinks.kafka.outputs import Outputs, from_arrow, records
+from fencepost.sinks.kafka.outputs import Outputs, Records, arrow_records, one_by_one
 from fencepost.sinks.kafka.seat import Seat, telling
 from fencepost.sinks.kafka.sending import Sending
 from fencepost.sinks.kafka.settings import KafkaSettings
@@ -25,10 +25,12 @@ class KafkaStore:
     A batch has one span: positions of several partitions cannot move together behind a fence. One thread at a time.
     """
 
-    def __init__(self, settings: KafkaSettings, outputs: Outputs = from_arrow) -> None:
-        """`outputs` makes records of a batch's rows."""
+    def __init__(
+        self, settings: KafkaSettings, outputs: Outputs | None = None, records: Records = arrow_records
+    ) -> None:
+        """`outputs`, or `records`, makes of a batch's rows what is written."""
         self.settings = settings
-        self._outputs = outputs
+        self._records = one_by_one(outputs) if outputs else records
         self._groups: dict[str, Group] = {}
         self._seats: dict[tuple[str, TopicPartition], Seat] = {}
 
@@ -181,7 +183,7 @@ class KafkaStore:
 
     def _send(self, client: Client, batch: Batch[Any]) -> Landed:
         with telling():
-            return Landed(rows=Sending(client, self.settings.topics).send(records(self._outputs, batch.rows)))
+            return Landed(rows=Sending(client, self.settings.topics).send(self._records(batch.rows)))
 
     def _move(self, client: Client, batch: Batch[Any]) -> None:
         partition, span = batch.only_span()
