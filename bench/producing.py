@@ -8,7 +8,7 @@ Ratios are medians over interleaved rounds of one run; 1 is as fast as what it i
     transactional_<n>           n records in a transaction, against acks=all
     journal                     with a journal against without
     handles                     one handle for each event against none
-    kafka_tool                  ProducerPerformance with acks=all, from its own figure; needs --kafka-tools
+    kafka_tool                  ProducerPerformance with acks=all, from its own figure
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ class Bench:
     topic: str
     events: Sequence[Event]
     folder: Path
-    kafka_tools: Path | None  # the jar that ProducerPerformance is in; the brokers do without
 
     # -- the contenders: seconds from the first record to the last acknowledgement, connections made before
 
@@ -134,7 +133,7 @@ class Bench:
         settings = [f"{name}={value}" for name, value in self.kafka.items()]
         properties = [*settings, "acks=all", "enable.idempotence=false", "linger.ms=5", "buffer.memory=67108864"]
         records = ["--topic", self.topic, "--num-records", str(len(self.events)), "--record-size", str(size)]
-        classpath = ":".join(map(str, [self.kafka_tools, *jars.fetch("broker")]))
+        classpath = ":".join(map(str, jars.fetch("broker", "tools")))
         program = [str(java.find().executable), "-cp", classpath, "org.apache.kafka.tools.ProducerPerformance"]
         done = subprocess.run(
             [*program, *records, "--throughput", "-1", "--producer-props", *properties],
@@ -204,9 +203,8 @@ def compare(bench: Bench, rounds: int) -> tuple[dict[str, float], dict[str, floa
         "handles": bench.handles,
         "bare": bench.bare,
         "bare_without_headers": lambda: bench.bare(headers=False),
+        "kafka_tool": bench.kafka_tool,
     }
-    if bench.kafka_tools:
-        contenders["kafka_tool"] = bench.kafka_tool
     times: dict[str, list[float]] = {name: [] for name in contenders}
     bench.ours("acks all")  # warm
     for number in range(rounds):
@@ -237,12 +235,12 @@ def _p99(values: list[float]) -> float:
 
 
 @contextmanager
-def opened(records: int, size: int, kafka_tools: Path | None) -> Iterator[Bench]:
+def opened(records: int, size: int) -> Iterator[Bench]:
     with Stack.temporary() as stack, tempfile.TemporaryDirectory() as folder:
         kafka = {"bootstrap.servers": stack.bootstrap_servers}
         topic = f"bench-{uuid4().hex[:8]}"
         create_topic(Cluster(kafka), TopicRequest(topic, PARTITIONS, config={"retention.bytes": str(256 * 1024**2)}))
-        yield Bench(kafka, topic, [Event(b"x" * size)] * records, Path(folder), kafka_tools)
+        yield Bench(kafka, topic, [Event(b"x" * size)] * records, Path(folder))
 
 
 def note(text: str) -> None:
@@ -256,10 +254,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--size", type=int, default=100, help="bytes of a record's value")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--kafka-tools", type=Path, help="kafka-tools-4.3.1.jar, for Kafka's own ProducerPerformance")
     given = parser.parse_args()
     records, rounds = (20_000, 2) if given.quick else (given.records, given.rounds)
-    with opened(records, given.size, given.kafka_tools) as bench:
+    with opened(records, given.size) as bench:
         note(f"{records:,} records of {given.size} bytes in {PARTITIONS} partitions, three replicas each")
         ratios, speeds = compare(bench, rounds)
         result: dict[str, Any] = {"records": records, "rounds": rounds, "ratios": ratios, "records_per_second": speeds}

@@ -15,8 +15,9 @@ from fencepost.errors import Unreachable, Usage
 from fencepost.machine import java, process
 from fencepost.machine.progress import Progress
 
-Configuration = Literal["broker", "spark"]
-CONFIGURATIONS: tuple[Configuration, ...] = ("broker", "spark")
+Configuration = Literal["broker", "spark", "tools"]
+CONFIGURATIONS: tuple[Configuration, ...] = ("broker", "spark")  # what is needed to run; tools are for comparisons
+ALL: tuple[Configuration, ...] = (*CONFIGURATIONS, "tools")
 SETTINGS_VARIABLE = "FENCEPOST_IVY_SETTINGS"
 MIRROR = f"for a mirror, put an ivysettings.xml into ~/.ivy2 or name one in {SETTINGS_VARIABLE}"
 
@@ -41,7 +42,7 @@ def pins() -> list[Pin]:
     """Everything that `ivy.xml` names."""
     found = []
     for entry in ElementTree.parse(_HERE / "ivy.xml").iter("dependency"):  # noqa: S314  (a file of this package)
-        (configuration,) = (name for name in CONFIGURATIONS if name == entry.attrib["conf"])
+        (configuration,) = (name for name in ALL if name == entry.attrib["conf"])
         found.append(Pin(entry.attrib["org"], entry.attrib["name"], entry.attrib["rev"], configuration))
     return found
 
@@ -54,7 +55,7 @@ def retrieve(names: Collection[str], folder: Path, progress: Progress) -> Path:
     log.unlink(missing_ok=True)
     argv = [
         str(java.find().executable), "-jar", str(_program()), "-settings", str(_settings()), "-cache", str(ivy_cache),
-        "-ivy", str(_shopping_list(names, folder)), "-confs", *CONFIGURATIONS,
+        "-ivy", str(_shopping_list(names, folder)), "-confs", *ALL,
         "-retrieve", f"{jars}/[organisation]--[artifact]-[revision].[ext]",
     ]  # fmt: skip
     program = process.Program(argv, folder=folder, log=log)
