@@ -14,14 +14,14 @@ from consuming.relays import Relay
 from fencepost.audit.readers import read_committed
 from fencepost.cluster.topics import TopicRequest, create_topic
 from fencepost.consuming.events import Event
-from fencepost.errors import Poison, PositionLost, Usage
+from fencepost.errors import Poison, PositionLost, UnsupportedGuarantee, Usage
 from fencepost.local import Stack
 from fencepost.news import Started
 from fencepost.planning import plan_pipeline
 from fencepost.repositioning import carry_out, propose
 from fencepost.spec import load
 from fencepost.status import pipeline_status
-from spark.drivers import wait_for
+from spark.drivers import pipeline_process, wait_for
 from spark.flows import SCHEMA, Flow, Run
 
 PYTHON: dict[str, Any] = {"engine": "python", "transform": None}
@@ -218,3 +218,41 @@ def test_a_pipeline_changes_its_engine_and_goes_on_where_it_was(flow: Flow) -> N
     flow.assert_exact(60)
     rows = flow.sql(f"SELECT id, s, _topic, _partition, _offset, _n FROM {flow.name} ORDER BY id")
     assert rows == [(id_, str(id_), flow.name, id_ % 2, id_ // 2, 0) for id_ in range(60)]
+
+
+def test_upsert_and_deletes_as_under_spark(flow: Flow) -> None:
+    (flow.folder / "shape.py").write_text(
+        "import pyarrow.compute as pc\n"
+        "def keyed(events):\n"
+        "    id = pc.cast(pc.cast(events.column('key'), 'string'), 'int64')\n"
+        "    return events.select(['s', '_from']).append_column('id', id)\n"
+    )
+    upsert = {"mode": "upsert", "key": ["id"], "tombstones": "delete"}
+    parts: dict[str, Any] = {"engine": "python", "transform": {"arrow": "shape.py:keyed"}, "options": upsert}
+    flow.produce(range(10))
+    flow.produce([6], {6: b'{"s": "newer"}'})
+    flow.remove([0, 3])
+    assert flow.run(**parts).rows == 13
+    assert sorted(flow.landed()) == [1, 2, 4, 5, 6, 7, 8, 9]
+    assert flow.sql(f"SELECT s FROM {flow.name} WHERE id = 6") == [("newer",)]
+
+
+def test_dedupe_covers_what_the_producer_and_what_at_least_once_repeat(flow: Flow, tmp_path: Path) -> None:
+    for _ in range(2):
+        flow.produce(range(100))
+    parts: dict[str, Any] = {**PYTHON, "guarantee": "at-least-once", "options": {"mode": "dedupe", "key": ["id"]}}
+    crash = ["--crash", "written", "1", "kill", str(tmp_path / "witness")]
+    with pipeline_process(flow.declare(**parts), "--once", *crash) as driver:
+        assert driver.ended() == -9, driver.told()
+    assert flow.positions()[1] == 0  # its rows are there, and will be written again
+    flow.run(**parts)
+    assert sorted(flow.landed()) == list(range(100))
+
+
+def test_what_cannot_hold_is_refused_as_under_spark(flow: Flow) -> None:
+    flow.produce(range(5))
+    with pytest.raises(Usage, match="nokey"):
+        flow.run(**PYTHON, options={"mode": "upsert", "key": ["nokey"]})
+    with pytest.raises(UnsupportedGuarantee):
+        flow.run(**PYTHON, guarantee="at-least-once", options={"mode": "upsert", "key": ["id"], "tombstones": "delete"})
+    assert not flow.positions()

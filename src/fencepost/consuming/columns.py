@@ -21,7 +21,8 @@ from fencepost.transforms import FunctionName
 MOST_POISON = 100  # that are named at once
 SLICE = 10_000  # rows in a record batch
 
-_PLACE = pa.struct([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
+_OFFSET, _TOMBSTONE = pa.field("offset", pa.int64()), pa.field("tombstone", pa.bool_())
+_PLACE = [pa.field("topic", pa.string()), pa.field("partition", pa.int32()), _OFFSET]
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _TIME = pa.timestamp("us", tz="UTC")
 
@@ -45,29 +46,38 @@ class EventRows:
             raise Usage(f"transform.{kind} needs Spark", "use engine: spark, or write it as transform.arrow")
         arrow = FunctionName(transform.arrow, spec.folder) if transform and transform.arrow else None
         fields = parse_fields(spec.source.fields) if spec.source.fields else []
-        clash = sorted({one.name for one in fields} & set(_event_schema(spec.source, headers=True).names))
+        clash = sorted({one.name for one in fields} & {*_event_schema(spec.source, headers=True).names, FROM})
         if clash:
             raise Usage(f"source.schema: {', '.join(clash)} is a column of every event already", "rename it")
-        kafka = isinstance(spec.sink.options, KafkaOptions)
+        options = spec.sink.options
+        kafka = isinstance(options, KafkaOptions)
         bare = ("key", "value", "headers" if kafka else "timestamp")
-        shape = RowShape(provenance=True, arrow=arrow, flat=not kafka)
+        deletes = options.merge is not None and options.merge.deletes
+        shape = RowShape(provenance=True, arrow=arrow, flat=not kafka, tombstones=deletes)
         plain = cls(spec.source, shape, bare, kafka and arrow is None, fields)
         try:
             made = plain.shape.made_schema(plain.schema)
         except Usage:  # it may have asked for headers or event_id
             plain = replace(plain, headers=True)
             made = plain.shape.made_schema(plain.schema)
-        provenance = FROM in made.names and spec.sink.options.provenance
-        return replace(plain, shape=replace(shape, provenance=provenance))
+        provenance = FROM in made.names and options.provenance
+        return replace(plain, shape=replace(shape, provenance=provenance, tombstones=provenance and deletes))
 
     @property
     def schema(self) -> pa.Schema:
         """What the transform is given; without one, what there is of the event by itself."""
         fields = [pa.field(one.name, one.type) for one in self.fields]
         always = _event_schema(self.source, self.headers)
-        if self.shape.arrow is not None:
-            return pa.schema([*always, *fields])
-        return pa.schema([*(fields or map(always.field, self.bare)), pa.field(FROM, pa.int64())])
+        place = pa.field(FROM, self._place_type)
+        if self.shape.arrow is None:
+            return pa.schema([*(fields or [always.field(name) for name in self.bare]), place])
+        return pa.schema([*always, place, *fields])
+
+    @property
+    def _place_type(self) -> pa.DataType:
+        """Of what says which event a row came of; with a transform in full, as Spark's engine has it."""
+        parts = [*(_PLACE if self.shape.arrow else [_OFFSET]), *([_TOMBSTONE] if self.shape.tombstones else [])]
+        return pa.struct(parts) if len(parts) > 1 else pa.int64()
 
     @property
     def columns(self) -> pa.Schema:
@@ -93,9 +103,16 @@ class EventRows:
             made["value"] = _as_text(place, messages, made["value"])
         if self.fields:
             made |= self._parsed(place, messages)
-        if self.shape.arrow is None:
-            made[FROM] = _offsets(place, messages)
+        made[FROM] = self._from(place, messages)
         return pa.RecordBatch.from_arrays([made[name] for name in self.schema.names], schema=self.schema)
+
+    def _from(self, place: TopicPartition, messages: list[Message]) -> pa.Array:
+        offsets, kind = _offsets(place, messages), self._place_type
+        if not pa.types.is_struct(kind):
+            return offsets
+        parts = {"topic": _topic(place, messages), "partition": _partition(place, messages), "offset": offsets}
+        parts["tombstone"] = pa.array([message.value() is None for message in messages], pa.bool_())
+        return pa.StructArray.from_arrays([parts[one.name] for one in kind], fields=list(kind))
 
     def _parsed(self, place: TopicPartition, messages: list[Message]) -> dict[str, pa.Array]:
         rows: list[list[Any]] = []
@@ -118,7 +135,7 @@ def _event_schema(source: SourceSpec, headers: bool) -> pa.Schema:
     value = pa.binary() if source.value is ValueFormat.BYTES else pa.string()
     more = [("headers", _HEADERS), ("event_id", pa.string())] if headers else []
     columns = [("key", pa.binary()), ("value", value), *more, ("timestamp", _TIME), ("topic", pa.string())]
-    return pa.schema([*columns, ("partition", pa.int32()), ("offset", pa.int64()), (FROM, _PLACE)])
+    return pa.schema([*columns, ("partition", pa.int32()), ("offset", pa.int64())])
 
 
 def _offsets(_place: TopicPartition, messages: list[Message]) -> pa.Array:
@@ -131,11 +148,6 @@ def _topic(place: TopicPartition, messages: list[Message]) -> pa.Array:
 
 def _partition(place: TopicPartition, messages: list[Message]) -> pa.Array:
     return pa.repeat(pa.scalar(place.partition, pa.int32()), len(messages))
-
-
-def _from(place: TopicPartition, messages: list[Message]) -> pa.Array:
-    parts = [_topic(place, messages), _partition(place, messages), _offsets(place, messages)]
-    return pa.StructArray.from_arrays(parts, fields=list(_PLACE))
 
 
 def _timestamps(_place: TopicPartition, messages: list[Message]) -> pa.Array:
@@ -170,7 +182,6 @@ _READERS = {
     "topic": _topic,
     "partition": _partition,
     "offset": _offsets,
-    FROM: _from,
 }
 
 

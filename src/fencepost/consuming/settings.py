@@ -39,6 +39,8 @@ class ConsumerSettings:
     revoke_seconds: float = 10.0  # for the batch in hand, when its partitions are asked back
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "commit", Commit(self.commit))  # words are as good as the enum's members
+        object.__setattr__(self, "guarantee", Guarantee(self.guarantee))
         early = self.commit is not Commit.AUTO and isinstance(self.per, Per)
         if self.guarantee is Guarantee.AT_MOST_ONCE and not early:
             raise UnsupportedGuarantee(

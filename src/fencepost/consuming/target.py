@@ -15,7 +15,7 @@ from fencepost.consuming.keeping import Messages
 from fencepost.consuming.store_keeping import RowMaker, Store
 from fencepost.errors import Usage
 from fencepost.model import TopicPartition
-from fencepost.rules import SinkTraits, require, sink_findings
+from fencepost.rules import SinkTraits, merge_findings, require, require_key, sink_findings
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore
 from fencepost.sinks.kafka.outputs import ORIGIN, Record, require_columns
 from fencepost.sinks.kafka.traits import TRAITS as KAFKA
@@ -40,8 +40,10 @@ def traits(spec: PipelineSpec) -> SinkTraits:
 
 def open_target(spec: PipelineSpec, rows: EventRows) -> Target:
     """Make what is missing, and compare what is there. Raises Usage where it does not fit the rows."""
-    require(spec.guarantee, sink_findings(traits(spec)))
     options = spec.sink.options
+    merge, provenance = options.merge, rows.shape.provenance
+    require_key(merge, rows.columns.names, provenance)
+    require(spec.guarantee, [*sink_findings(traits(spec)), *merge_findings(merge, provenance)])
     if isinstance(options, KafkaOptions):
         return _topics(spec, options, rows)
     return _table(spec, options, rows)
