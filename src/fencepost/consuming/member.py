@@ -78,6 +78,7 @@ class Member:
         self._early: Messages = []  # came while a batch was in hand
         self._next: dict[TopicPartition, int] = {}  # what the next batch of each partition begins with
         self._paused = False
+        self._replaced: Fenced | None = None
         self._fenced_since: float | None = None
         self.done = Consumed()
         topic = TopicReader(Cluster(settings.kafka), settings.topic)
@@ -95,7 +96,8 @@ class Member:
     def run(self, once: bool = False) -> Consumed:
         """Until stopped, or (once) until every partition that it owns is at its end.
 
-        Raises HandlerFailed, RecordsGone, Unreachable; a batch whose partitions went away meanwhile is given up.
+        Raises HandlerFailed, RecordsGone, Unreachable; Fenced when a static member was replaced by another of its name.
+        A batch whose partitions went away meanwhile is given up.
         """
         self._consumer.subscribe(
             [self._settings.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
@@ -103,6 +105,8 @@ class Member:
         try:
             while not self._stop.is_set() and not (once and self._drained()):
                 self._carry(self._read())
+                if self._replaced is not None:
+                    raise self._replaced
         finally:
             self._leave()
         return self.done
@@ -153,6 +157,12 @@ class Member:
             self._trouble(message, error)
 
     def _trouble(self, message: Message, error: KafkaError) -> None:
+        if error.code() == KafkaError._FATAL and "group.instance.id" in self._settings.kafka:
+            self._replaced = Fenced(
+                f"group {self._settings.group!r}: another process has our group.instance.id ({error.str()})",
+                "give each process one of its own",
+            )
+            return  # told by `run`, not in the middle of a batch
         if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
             raise RecordsGone(
                 f"{message.topic()}/{message.partition()}: the records at the group's position are gone",

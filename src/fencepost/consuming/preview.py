@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost.cluster.settings import librdkafka_settings
 from fencepost.consuming.columns import EventRows
 from fencepost.consuming.engine import consumer_settings
 from fencepost.rows import Preview
@@ -11,6 +12,7 @@ from fencepost.spec import PipelineSpec
 def preview(spec: PipelineSpec) -> Preview:
     """Raises Usage where the transform does not fit the source, or needs Spark."""
     rows = EventRows.of(spec)
-    given = {name: value for name, value in consumer_settings(spec).librdkafka().items() if name not in spec.kafka}
-    settings = {name: str(value) for name, value in given.items()}
+    given = librdkafka_settings(spec.kafka)  # the user's own, and what became of them: a password, too
+    everything = consumer_settings(spec).librdkafka()
+    settings = {name: str(value) for name, value in everything.items() if name not in given}
     return Preview(rows.columns, None, rows.shape.provenance, settings)

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from typing import Any
+
+from confluent_kafka import Message
 
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.topics import topic_id_and_partitions
@@ -69,12 +72,14 @@ def _messages(_place: TopicPartition, messages: Messages, _aside: Mapping[int, s
 
 
 def _as_they_are(messages: Messages, origins: bool) -> Iterator[Record]:
-    for message in messages:
-        headers: Any = message.headers()
-        if origins:
-            origin = f"{message.topic()}/{message.partition()}/{message.offset()}/0".encode()
-            headers = [(ORIGIN, origin), *(headers or ())]
-        yield message.value(), message.key(), None, headers, None
+    parts = (map(Message.value, messages), map(Message.key, messages), repeat(None))
+    headers: Iterator[Any] = map(Message.headers, messages)
+    return zip(*parts, map(_origin, messages, headers) if origins else headers, repeat(None), strict=False)
+
+
+def _origin(message: Message, headers: list[Any] | None) -> list[Any]:
+    origin = f"{message.topic()}/{message.partition()}/{message.offset()}/0".encode()
+    return [(ORIGIN, origin), *headers] if headers else [(ORIGIN, origin)]
 
 
 def _table(spec: PipelineSpec, options: PostgresOptions, rows: EventRows) -> Target:

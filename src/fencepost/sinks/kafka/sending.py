@@ -49,7 +49,10 @@ class Sending:
                 raise _stranger(topic, allowed)
             partition = -1 if number is None else number
             try:
-                produce(topic, value, key, partition, failed, headers=headers)
+                if headers is None:  # named arguments cost as much as the rest of the call
+                    produce(topic, value, key, partition, failed)
+                else:
+                    produce(topic, value, key, partition, failed, headers=headers)
             except (BufferError, KafkaException):
                 self._insist(topic, value, key, partition, headers)
             count += 1

@@ -68,8 +68,9 @@ def compare(held: Held, batch: Batch[Any]) -> bool:
 
 _ADVANCE = """
 WITH span AS (
-    SELECT * FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(starts)s::bigint[], %(ends)s::bigint[])
-        AS span (topic, partition, start_offset, end_offset)
+    SELECT * FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(starts)s::bigint[], %(ends)s::bigint[],
+                         %(rows)s::bigint[], %(dead)s::bigint[])
+        AS span (topic, partition, start_offset, end_offset, rows, dead)
 ), moved AS (
     UPDATE {schema}.positions AS held
     SET position = span.end_offset, moved_at = clock_timestamp()
@@ -79,14 +80,16 @@ WITH span AS (
     RETURNING span.*
 )
 INSERT INTO {schema}.spans (pipeline, topic, partition, start_offset, end_offset, owner, rows, dead)
-SELECT %(pipeline)s, topic, partition, start_offset, end_offset, %(run)s, %(rows)s, %(dead)s FROM moved
+SELECT %(pipeline)s, topic, partition, start_offset, end_offset, %(run)s, rows, dead FROM moved
 """
 
 
-def advance(connection: Connection, schema: str, batch: Batch[Any], landed: Landed | None) -> None:
-    """Compare and set, and note the span, in one statement; Fenced when not every position moved.
+def advance(
+    connection: Connection, schema: str, batch: Batch[Any], landed: Mapping[TopicPartition, Landed] | None
+) -> None:
+    """Compare and set, and note the spans, in one statement; Fenced when not every position moved.
 
-    `landed`: what was written for it, where that is known. The caller's transaction makes that all or nothing.
+    `landed`: what was written for each, where that is known. The caller's transaction makes that all or nothing.
     """
     spans = sorted(batch.spans.items())
     values = {
@@ -96,8 +99,8 @@ def advance(connection: Connection, schema: str, batch: Batch[Any], landed: Land
         "ends": [span.end for _, span in spans],
         "pipeline": batch.tenure.pipeline,
         "run": batch.tenure.run,
-        "rows": landed.rows if landed else None,
-        "dead": landed.dead if landed else 0,
+        "rows": [landed[partition].rows if landed else None for partition, _ in spans],
+        "dead": [landed[partition].dead if landed else 0 for partition, _ in spans],
     }
     with translated("advance the position"):
         moved = connection.execute(statement(_ADVANCE, schema), values).rowcount

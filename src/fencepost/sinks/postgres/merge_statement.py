@@ -22,6 +22,7 @@ class MergeStatement:
     table: str
     columns: Sequence[Column]  # of the table, as far as they are given
     merge: Merge
+    source: sql.Composable | None = None  # where the staged rows are; None: in the session's temporary table
 
     def make_stage(self) -> sql.Composed:
         """With the table's own types and collations, so that equal here is equal there."""
@@ -53,10 +54,12 @@ class MergeStatement:
         order: list[sql.Composable] = [sql.Identifier(name) for name in self.merge.key]
         if self.merge.order_by:
             order.append(sql.SQL("{} DESC NULLS LAST").format(sql.Identifier(self.merge.order_by)))
-        arrival = NUMBER if self._provenance else ("ctid",)
+        arrival: Sequence[str] = ("ctid",)
+        if self._provenance:  # of several partitions, as if they came one after the other
+            arrival = PLACE + NUMBER if self.source else NUMBER
         order += [sql.SQL("{}" if first else "{} DESC").format(sql.Identifier(name)) for name in arrival]
         return sql.SQL("SELECT DISTINCT ON ({}) * FROM {} ORDER BY {}").format(
-            _list(self.merge.key), sql.Identifier(STAGE), sql.SQL(", ").join(order)
+            _list(self.merge.key), self.source or sql.Identifier(STAGE), sql.SQL(", ").join(order)
         )
 
     def _actions(self) -> Iterable[sql.Composable]:

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from fencepost.errors import Poison, Refused
+from fencepost.errors import Refused
 from fencepost.model import Batch, Landed, Merge, Span, TopicPartition
 from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.columns import TOMBSTONE, Column
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import STAGE, MergeStatement
-from fencepost.sinks.postgres.poison import find_poison, find_staged_poison
+from fencepost.sinks.postgres.poison import find_poison, find_staged_poison, poison_of
 from fencepost.sinks.postgres.session import Connection, table_name, transaction, translated
 
 # Somebody else was in the way: another partition with the same new key, or with the same keys in another order.
@@ -37,14 +37,33 @@ SELECT pg_advisory_xact_lock{kind}(hashtext('fencepost.merge'), to_regclass({tab
 """
 
 
+def require_keys(merge: Merge, rows: pa.RecordBatch, partition: TopicPartition | None) -> None:
+    """Refuse rows whose key is null. `partition`: None where they came from several."""
+    for name in merge.key:
+        missing = pc.is_null(rows.column(name))
+        if not pc.any(missing).as_py():
+            continue
+        reason = f"its key {name!r} is null"
+        if merge.deletes:
+            reason += ": an event without a value has no fields, so take the key from Kafka's key"
+        if "_offset" not in rows.schema.names:
+            where = partition or "the batch"
+            raise Refused(f"{where}: there is a record, and {reason}", "filter such records out")
+        bad = rows.filter(missing)
+        raise poison_of(bad, [(row, reason) for row in range(bad.num_rows)], partition)
+
+
 class Merging:
     """A session's stage, and the way from there into the table."""
 
-    def __init__(self, table: str, columns: Sequence[Column], merge: Merge) -> None:
+    def __init__(
+        self, table: str, columns: Sequence[Column], merge: Merge, source: sql.Composable | None = None
+    ) -> None:
+        """`source`: where the rows are instead, staged already."""
         self._table = table
         self._columns = (*columns, TOMBSTONE) if merge.deletes else tuple(columns)
         self._merge = merge
-        self._statement = MergeStatement(table, columns, merge)
+        self._statement = MergeStatement(table, columns, merge, source)
         self._staged = 0
         self._letters: list[pa.RecordBatch] = []  # for the dead letters' table
 
@@ -67,7 +86,7 @@ class Merging:
                 if dead.are_dead(part):
                     self._letters.append(part)
                 elif part.num_rows:
-                    self._require_keys(part, partition)
+                    require_keys(self._merge, part, partition)
                     copier.send(part)
                     self._staged += part.num_rows
             copier.settle()
@@ -75,19 +94,6 @@ class Merging:
             if not copier.refused:
                 raise  # not about the table
             raise find_poison(connection, copier, partition, refusal) from refusal
-
-    def _require_keys(self, rows: pa.RecordBatch, partition: TopicPartition) -> None:
-        for name in self._merge.key:
-            missing = pc.is_null(rows.column(name))
-            if not pc.any(missing).as_py():
-                continue
-            reason = f"its key {name!r} is null"
-            if self._merge.deletes:
-                reason += ": an event without a value has no fields, so take the key from Kafka's key"
-            if "_offset" not in rows.schema.names:
-                raise Refused(f"{partition}: there is a record, and {reason}", "filter such records out")
-            offsets = rows.column("_offset").filter(missing).unique().to_pylist()
-            raise Poison(str(partition), [(offset, reason) for offset in offsets])
 
     def take(self, connection: Connection, batch: Batch[Any]) -> Landed:
         """From the stage into the table, as the first thing in the caller's transaction.
@@ -98,15 +104,16 @@ class Merging:
         try:
             if self._staged:
                 with translated(f"merge rows into {self._table!r}"):
-                    self._until_it_goes(connection)
+                    self.merge(connection)
         except Refused as refusal:
             raise self._named(connection, batch, refusal) from refusal
         for letters in self._letters:
             Copier(connection, dead.table_for(self._table), dead.COLUMNS).copy(letters)
         return Landed(self._staged, sum(letters.num_rows for letters in self._letters))
 
-    def _until_it_goes(self, connection: Connection) -> None:
-        for turn in range(1, TRIES):
+    def merge(self, connection: Connection, tries: int = TRIES) -> None:
+        """The statement, as often as it takes; in the end it raises what the driver raises."""
+        for turn in range(1, tries):
             try:
                 self._once(connection, alone=turn > 1)
                 return

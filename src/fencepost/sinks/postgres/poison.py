@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from psycopg.pq import TransactionStatus
@@ -16,10 +16,11 @@ from fencepost.sinks.postgres.session import Connection, translated
 MOST = 100  # that are named at once
 
 
-def find_poison(connection: Connection, copier: Copier, partition: TopicPartition, refusal: Refused) -> Refused:
+def find_poison(connection: Connection, copier: Copier, partition: TopicPartition | None, refusal: Refused) -> Refused:
     """The copier's refusal with the offsets of the rows that caused it, where the rows know where they came from.
 
-    Leaves the transaction begun anew with nothing in it: the caller rolls that back too.
+    `partition`: None where rows came from several, and say themselves which. Leaves the transaction begun anew with
+    nothing in it: the caller rolls that back too.
     """
     rows = pa.concat_batches(copier.refused)
     if "_offset" not in rows.schema.names:
@@ -29,8 +30,20 @@ def find_poison(connection: Connection, copier: Copier, partition: TopicPartitio
         copier.copy(rows.slice(part.start, part.end - part.start))
 
     found = _search(connection, Span(0, rows.num_rows), attempt)
+    return poison_of(rows, found, partition) if found else refusal
+
+
+def poison_of(rows: pa.RecordBatch, bad: Sequence[tuple[int, str]], partition: TopicPartition | None) -> Poison:
+    """These rows by their offsets; where they came from several partitions, those of the first one's."""
+    places = {row: partition or _place(rows, row) for row, _ in bad}
+    first = places[bad[0][0]]
     offsets = rows.column("_offset")
-    return Poison(str(partition), [(offsets[row].as_py(), reason) for row, reason in found]) if found else refusal
+    reasons = {offsets[row].as_py(): reason for row, reason in bad if places[row] == first}
+    return Poison(str(first), list(reasons.items()))
+
+
+def _place(rows: pa.RecordBatch, row: int) -> TopicPartition:
+    return TopicPartition(rows.column("_topic")[row].as_py(), rows.column("_partition")[row].as_py())
 
 
 def find_staged_poison(

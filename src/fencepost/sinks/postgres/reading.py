@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
-from fencepost.sinks.postgres.session import KEEPALIVE, Connection, statement, table_name, translated
+from fencepost.sinks.postgres.session import KEEPALIVE, Connection, require_readable, statement, table_name, translated
 from fencepost.sinks.postgres.table import read_columns
 
 
@@ -46,6 +46,7 @@ class StoredSpan:
 @contextmanager
 def reader(dsn: str) -> Iterator[Connection]:
     """A connection that sees one moment and can change nothing."""
+    require_readable(dsn)
     with translated("connect to PostgreSQL"):
         connection = psycopg.connect(dsn, application_name="fencepost-reader", **KEEPALIVE)  # type: ignore[arg-type]
     with closing(connection):

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import LiteralString
 
 import psycopg
-from psycopg import pq, sql
+from psycopg import conninfo, pq, sql
 from psycopg.rows import TupleRow
 
-from fencepost.errors import FencepostError, Refused, Unknown, Unreachable
+from fencepost.errors import FencepostError, Refused, Unknown, Unreachable, Usage
 
 Connection = psycopg.Connection[TupleRow]
 
@@ -52,6 +52,7 @@ def writer_name(pipeline: str) -> str:
 
 def connect(dsn: str) -> Connection:
     """A connection in autocommit; transactions are begun and ended by name."""
+    require_readable(dsn)
     with translated("connect to PostgreSQL"):
         connection = psycopg.connect(dsn, autocommit=True, application_name="fencepost", **KEEPALIVE)  # type: ignore[arg-type]
         names, values = list(WRITER_SETTINGS), list(WRITER_SETTINGS.values())
@@ -61,6 +62,23 @@ def connect(dsn: str) -> Connection:
         )
         connection.pgconn.nonblocking = 0  # COPY goes straight through libpq, which then waits by itself
         return connection
+
+
+def require_readable(dsn: str) -> None:
+    """Raises Usage for a connection string that is taken apart wrongly: libpq's message shows its parts.
+
+    That happens to a URL whose password holds `@`, `/` or `:` as they are.
+    """
+    try:
+        parts = conninfo.conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        parts = {"host": "@"}
+    port = str(parts.get("port", "")).replace(",", "")
+    if "@" in str(parts.get("host", "")) or not (port.isdigit() or not port):
+        raise Usage(
+            "the connection string of PostgreSQL cannot be read",
+            "write key=value pairs, or a URL in which a password's @ is %40, / is %2F, : is %3A and % is %25",
+        )
 
 
 def mark_as_writer(connection: Connection, pipeline: str) -> None:
@@ -79,7 +97,7 @@ def translated(doing: str, answer_matters: bool = False) -> Iterator[None]:
 
 
 def _translate(error: psycopg.Error, doing: str, answer_matters: bool) -> FencepostError:
-    message = (error.diag.message_primary or str(error) or type(error).__name__).strip()
+    message = " ".join((error.diag.message_primary or str(error) or type(error).__name__).split())  # libpq likes lines
     state = error.sqlstate or ""
     if answer_matters and (not state or state.startswith(("57", "08"))):
         return Unknown(f"PostgreSQL gave no answer to {doing}: {message}")

@@ -17,8 +17,10 @@ from fencepost.sinks.postgres import dead, ledger
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merging import Merging
+from fencepost.sinks.postgres.moving import Staged
 from fencepost.sinks.postgres.poison import find_poison
 from fencepost.sinks.postgres.session import Connection, connect, mark_as_writer, transaction
+from fencepost.sinks.postgres.stage import drop_stages
 
 Rows = Iterator[pa.RecordBatch]
 Write = Callable[[Connection, Batch[Any]], Landed]
@@ -57,7 +59,7 @@ class PostgresStore:
     def write(self, batch: Batch[Rows]) -> Landed:
         """Rows in a transaction of their own: for the two guarantees that take two steps."""
         self._stage(batch)
-        with transaction(self._writer()) as connection:
+        with transaction(self.writer()) as connection:
             landed = self._take(connection, batch)
         self._written = (batch.spans, landed)
         return landed
@@ -65,13 +67,13 @@ class PostgresStore:
     @contextmanager
     def transaction(self, batch: Batch[Rows]) -> Iterator[PostgresTransaction]:
         self._stage(batch)
-        with transaction(self._writer()) as connection:
+        with transaction(self.writer()) as connection:
             yield PostgresTransaction(self, connection)
 
     def _stage(self, batch: Batch[Rows]) -> None:
         """Where rows are merged they are read before the transaction: it is short, and may be begun anew."""
         if self._merging:
-            self._merging.stage(self._writer(), batch)
+            self._merging.stage(self.writer(), batch)
 
     # -- the ledger
 
@@ -89,8 +91,9 @@ class PostgresStore:
     def advance(self, batch: Batch[Any]) -> None:
         spans, landed = self._written
         self._written = ({}, None)
-        with transaction(self._writer()) as connection:
-            ledger.advance(connection, self._settings.schema, batch, landed if spans == batch.spans else None)
+        with transaction(self.writer()) as connection:
+            shares = _shares(batch, landed) if landed and spans == batch.spans else None
+            ledger.advance(connection, self._settings.schema, batch, shares)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
@@ -106,14 +109,23 @@ class PostgresStore:
         own = self._settings
         self._end_writers(wanted.pipeline)
         with transaction(self.connection()) as connection:
-            return ledger.take_over(connection, own.schema, wanted, topic_ids, own.table or None, own.members)
+            tenure = ledger.take_over(connection, own.schema, wanted, topic_ids, own.table or None, own.members)
+            self._drop_stages(connection, tenure)
+            return tenure
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
         # first: a run that was replaced must not end its successor's writers
         ledger.require_own(self.connection(), self._settings.schema, tenure, run)
         self._end_writers(tenure.pipeline)
         with transaction(self.connection()) as connection:
-            return ledger.renew(connection, self._settings.schema, tenure, run)
+            renewed = ledger.renew(connection, self._settings.schema, tenure, run)
+            self._drop_stages(connection, renewed)
+            return renewed
+
+    def _drop_stages(self, connection: Connection, tenure: Tenure) -> None:
+        """Those of earlier runs, under the locks of the takeover: nobody can be at work on a newer one meanwhile."""
+        if not self._settings.members:
+            drop_stages(connection, self._settings.schema, tenure.pipeline, tenure.run, others=True)
 
     def _end_writers(self, pipeline: str) -> None:
         if self._settings.members:
@@ -139,7 +151,8 @@ class PostgresStore:
             self._writes = False
         return self._open
 
-    def _writer(self) -> Connection:
+    def writer(self) -> Connection:
+        """The connection under the name by which a takeover finds those that write."""
         connection = self.connection()
         if not self._writes:
             mark_as_writer(connection, self._settings.pipeline)
@@ -184,4 +197,9 @@ class PostgresTransaction:
         return self._landed
 
     def advance(self, batch: Batch[Any]) -> None:
-        ledger.advance(self._connection, self._store._settings.schema, batch, self._landed)
+        ledger.advance(self._connection, self._store._settings.schema, batch, _shares(batch, self._landed))
+
+
+def _shares(batch: Batch[Any], landed: Landed) -> Mapping[TopicPartition, Landed]:
+    """What landed, by span. Whoever took several at once knows which rows came of which."""
+    return batch.rows.shares(batch.spans) if isinstance(batch.rows, Staged) else dict.fromkeys(batch.spans, landed)

@@ -1,0 +1,125 @@
+"""From the stage into the target: whole, by count, and only what Spark returned; then upsert and dedupe as ever."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from psycopg import sql
+
+from fencepost.errors import Poison, Refused, Unreachable
+from fencepost.model import Batch, Landed, Span, TopicPartition
+from fencepost.sinks.postgres import dead
+from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.merging import TRIES, Merging
+from fencepost.sinks.postgres.poison import find_staged_poison
+from fencepost.sinks.postgres.session import Connection, table_name, translated
+from fencepost.sinks.postgres.stage import ATTEMPT, NUMBER, Attempt, Counts, Stage
+
+Part = tuple[TopicPartition, Span]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The rows of a batch of several spans, in a stage that its tasks have filled."""
+
+    stage: Stage
+    attempts: tuple[Attempt, ...]  # those whose results Spark returned, one of each task
+    letters: Mapping[TopicPartition, pa.RecordBatch]  # records that were put aside
+
+    @property
+    def rows(self) -> int:
+        return sum(attempt.rows for attempt in self.attempts)
+
+    def shares(self, spans: Mapping[TopicPartition, Span]) -> Mapping[TopicPartition, Landed]:
+        """What came of each span. Rows that do not know are the first one's, so that the sum is right."""
+        counts: Counts = sum((attempt.counts() for attempt in self.attempts), Counter())
+        dead_ones = {at: letters.num_rows for at, letters in self.letters.items()}
+        known = {at: counts.pop(at, 0) for at in sorted(spans)}
+        first = min(spans)
+        known[first] += counts.total()
+        return {at: Landed(rows, dead_ones.get(at, 0)) for at, rows in known.items()}
+
+    def require_whole(self, connection: Connection) -> None:
+        """Unreachable unless each attempt is there as it told. An unlogged table is empty after a crash."""
+        stage, numbers = self.stage, [attempt.number for attempt in self.attempts]
+        said = sql.SQL("SELECT task, attempt, rows FROM {} WHERE attempt = ANY(%s)").format(stage.done)
+        held = sql.SQL("SELECT count(*) FROM {} WHERE {} = ANY(%s)").format(stage.rows, sql.Identifier(ATTEMPT.name))
+        with stage.being_there(), translated("count the rows of the stage"):
+            done = {tuple(row) for row in connection.execute(said, (numbers,)).fetchall()}
+            (rows,) = connection.execute(held, (numbers,)).fetchone() or (0,)
+        told = {(attempt.task, attempt.number, attempt.rows) for attempt in self.attempts}
+        if done != told or rows != self.rows:
+            raise Unreachable(
+                f"the stage holds {rows:,} rows of {len(done)} tasks, and {len(told)} tasks put {self.rows:,} there",
+                "PostgreSQL lost them, as it does with what it does not log when it crashes",
+            )
+
+
+def move(connection: Connection, batch: Batch[Staged]) -> Landed:
+    """As the first thing in the caller's transaction. Raises Unreachable, and Refused or Poison for bad rows."""
+    staged = batch.rows
+    staged.require_whole(connection)
+    try:
+        if staged.rows:
+            _insert(connection, staged)
+    except Refused as refusal:
+        raise _named(connection, batch, refusal) from refusal
+    for letters in staged.letters.values():
+        Copier(connection, dead.table_for(staged.stage.table), dead.COLUMNS).copy(letters)
+    return Landed(staged.rows, sum(letters.num_rows for letters in staged.letters.values()))
+
+
+def _insert(connection: Connection, staged: Staged, only: Part | None = None) -> None:
+    stage, source = staged.stage, _source(staged, only)
+    with translated(f"move rows into {stage.table!r}"):
+        if stage.merge:
+            # while bad rows are looked for, the transaction must not be begun anew
+            Merging(stage.table, stage.columns, stage.merge, source).merge(connection, 1 if only else TRIES)
+            return
+        names = sql.SQL(", ").join(sql.Identifier(column.name) for column in stage.columns)
+        connection.execute(
+            sql.SQL("INSERT INTO {table} ({names}) SELECT {names} FROM {source}").format(
+                table=table_name(stage.table), names=names, source=source
+            )
+        )
+
+
+# Rows of one event may come from several tasks, so they are numbered here, in whatever order they lie.
+_NUMBER = "(row_number() OVER (PARTITION BY _topic, _partition, _offset ORDER BY ctid) - 1)::integer AS {}"
+_PART = " AND _topic = {} AND _partition = {} AND _offset >= {} AND _offset < {}"
+
+
+def _source(staged: Staged, only: Part | None) -> sql.Composed:
+    """The rows that count, with their numbers; `only`: those that came of this part."""
+    stage = staged.stage
+    columns: list[sql.Composable] = [sql.Identifier(column.name) for column in stage.carried]
+    columns.append(sql.SQL(_NUMBER).format(sql.Identifier(NUMBER)) if stage.provenance else sql.SQL("ctid"))
+    part: sql.Composable = sql.SQL("")
+    if only:
+        (topic, partition), span = only
+        part = sql.SQL(_PART).format(*map(sql.Literal, (topic, partition, span.start, span.end)))
+    return sql.SQL("(SELECT {} FROM {} WHERE {} = ANY({}){}) AS staged").format(
+        sql.SQL(", ").join(columns),
+        stage.rows,
+        sql.Identifier(ATTEMPT.name),
+        sql.Literal([attempt.number for attempt in staged.attempts]),
+        part,
+    )
+
+
+def _named(connection: Connection, batch: Batch[Staged], refusal: Refused) -> Refused:
+    """The refusal with the offsets of the records that caused it, where the rows know where they came from."""
+    if not batch.rows.stage.provenance:
+        return refusal
+    for partition, span in sorted(batch.spans.items()):
+
+        def attempt(offsets: Span, partition: TopicPartition = partition) -> None:
+            _insert(connection, batch.rows, (partition, offsets))
+
+        found = find_staged_poison(connection, partition, span, attempt, refusal)
+        if isinstance(found, Poison):
+            return found
+    return refusal
