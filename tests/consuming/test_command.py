@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from psycopg.conninfo import conninfo_to_dict
+
 import fencepost
 from consuming.groups import Group
+from fencepost.audit.readers import read_committed
 from fencepost.cluster.client import wait_until
 from fencepost.cluster.groups import describe_group
+from fencepost.cluster.topics import TopicRequest, create_topic
 
 
 def words(group: Group, *more: str) -> list[str]:
@@ -76,3 +81,34 @@ def test_the_library_is_one_call(group: Group) -> None:
         once=True,
     )
     assert (len(seen), done.events) == (10, 10)
+
+
+def test_the_plan_says_what_is_covered_and_what_is_not(group: Group) -> None:
+    def plan(*more: str) -> str:
+        done = subprocess.run(words(group, "--plan", *more), capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    exact = plan("--guarantee", "exactly-once", "--handler", "shop:sell")
+    assert "through `tx` and the position are committed in one transaction" in exact
+    assert "elsewhere (a call, a file, another database) is not covered" in exact
+    assert "repeats one event" in plan("--per", "record")
+    assert "loses one batch of each partition" in plan("--guarantee", "at-most-once")
+    assert "read_committed" in plan("--guarantee", "exactly-once", "--to-topic", "out")
+
+
+def test_into_a_table_and_into_a_topic_without_a_file(group: Group) -> None:
+    group.produce(range(20))
+    create_topic(group.cluster, TopicRequest(f"{group.name}-out", 1))
+    table = group.name.replace("-", "_")
+    names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE", "passfile": "PGPASSFILE"}
+    where = {names[name]: str(value) for name, value in conninfo_to_dict(group.stack.dsn).items() if name in names}
+    environment = {**os.environ, **where}
+    exactly = ["--guarantee", "exactly-once", "--once"]
+    for more in (["--table", table], ["--to-topic", f"{group.name}-out", "--group", f"{group.name}-relay"]):
+        done = subprocess.run(
+            words(group, *exactly, *more), env=environment, capture_output=True, text=True, timeout=90, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    landed = [int(bytes(value)) for (value,) in group.sql(f"SELECT value FROM {table}")]
+    relayed = [int(record.value() or b"") for record in read_committed(group.kafka, f"{group.name}-out")]
+    assert sorted(landed) == sorted(relayed) == list(range(20))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ STEPS: dict[str, dict[str, Any]] = {
     "after processing": {"crash": ["written", 2]},
     "after committing": {"crash": ["advanced", 2]},
 }
-BY_STEP = list(STEPS)
 EXACT = {  # lost and doubled, at each of the steps
     ("at-most-once", "sync", "batch"): [(10, 0), (5, 0), (0, 0), (10, 0)],
     ("at-most-once", "sync", "record"): [(1, 0), (0, 0), (0, 0), (1, 0)],
@@ -48,15 +48,24 @@ def carried(group: Group, tmp_path: Path, step: str, **work: Any) -> tuple[int, 
     return group.lost(EVENTS), group.doubled()
 
 
-@proof
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("style", EXACT, ids="-".join)
+def exact_costs() -> Iterator[Any]:
+    """Every style at every step; the two that tell most are not left out of the short run."""
+    telling = {
+        ("at-most-once", "sync", "record", "after committing"),
+        ("at-least-once", "sync", "batch", "after processing"),
+    }
+    for style, costs in EXACT.items():
+        for step, cost in zip(STEPS, costs, strict=True):
+            marks = () if (*style, step) in telling else proof
+            yield pytest.param(style, step, cost, marks=marks, id="-".join((*style, step)))
+
+
+@pytest.mark.parametrize(("style", "step", "cost"), exact_costs())
 def test_with_synchronous_commits_what_a_kill_costs_is_known_to_the_event(
-    behind_proxies: Group, tmp_path: Path, style: tuple[str, str, str], step: str
+    behind_proxies: Group, tmp_path: Path, style: tuple[str, str, str], step: str, cost: tuple[int, int]
 ) -> None:
     guarantee, commit, per = style
-    cost = carried(behind_proxies, tmp_path, step, guarantee=guarantee, commit=commit, per=per)
-    assert cost == EXACT[style][BY_STEP.index(step)]
+    assert carried(behind_proxies, tmp_path, step, guarantee=guarantee, commit=commit, per=per) == cost
 
 
 @pytest.mark.parametrize(

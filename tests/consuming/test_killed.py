@@ -1,4 +1,4 @@
-"""Consumers that are killed or stopped at every step: what each style gives away, and what exactly once does not."""
+"""Exactly once, killed or stopped at every step."""
 
 from __future__ import annotations
 
@@ -30,36 +30,6 @@ def carried(group: Group, tmp_path: Path, step: str, **work: Any) -> None:
     assert visits(witness)[-1].acted
     with group.process(**work) as second:
         assert second.ended() == 0, second.log.read_text()
-
-
-@pytest.mark.parametrize("commit", ["sync", "async", "auto"])
-def test_at_least_once_killed_between_processing_and_commit_repeats_and_loses_nothing(
-    group: Group, tmp_path: Path, commit: str
-) -> None:
-    group.produce(range(EVENTS))
-    carried(group, tmp_path, "written", guarantee="at-least-once", commit=commit)
-    assert group.lost(EVENTS) == 0
-    assert group.doubled() >= 10  # the batch in hand; what auto and async had not committed yet comes on top
-
-
-def test_at_least_once_killed_right_after_a_synchronous_commit_repeats_nothing(group: Group, tmp_path: Path) -> None:
-    group.produce(range(EVENTS))
-    carried(group, tmp_path, "advanced", guarantee="at-least-once", commit="sync")
-    assert (group.lost(EVENTS), group.doubled()) == (0, 0)
-
-
-def test_at_most_once_killed_between_commit_and_processing_loses_a_batch_and_doubles_nothing(
-    group: Group, tmp_path: Path
-) -> None:
-    group.produce(range(EVENTS))
-    carried(group, tmp_path, "advanced", guarantee="at-most-once")
-    assert (group.lost(EVENTS), group.doubled()) == (10, 0)
-
-
-def test_at_most_once_per_record_loses_one_event(group: Group, tmp_path: Path) -> None:
-    group.produce(range(EVENTS))
-    carried(group, tmp_path, "advanced", guarantee="at-most-once", per="record")
-    assert (group.lost(EVENTS), group.doubled()) == (1, 0)
 
 
 @pytest.mark.parametrize("step", ["started", "written", "advanced", "delivered"])

@@ -28,14 +28,12 @@ AMO, ALO = Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE
 proof = pytest.mark.proof
 PATIENCE = 60.0
 SOON = {"session.timeout.ms": "2000", "heartbeat.interval.ms": "300"}
-EVERY = [
-    (ALO, Commit.SYNC),
-    pytest.param(ALO, Commit.ASYNC, marks=proof),
-    pytest.param(ALO, Commit.AUTO, marks=proof),
-    pytest.param(AMO, Commit.SYNC, marks=proof),
-    (AMO, Commit.ASYNC),
-]
-KIP_848 = {"group.protocol": "consumer"}
+EVERY = [(ALO, Commit.SYNC), (ALO, Commit.ASYNC), (ALO, Commit.AUTO), (AMO, Commit.SYNC), (AMO, Commit.ASYNC)]
+SHARED_OUT: dict[str, dict[str, str]] = {
+    "range": {"partition.assignment.strategy": "range"},
+    "cooperative-sticky": {},
+    "KIP-848": {"group.protocol": "consumer"},
+}
 
 
 class Load:
@@ -82,15 +80,16 @@ def member(load: Load, who: str, guarantee: Guarantee, commit: Commit, **kafka: 
     return Consumption(settings, load.handler(who))
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        pytest.param({"partition.assignment.strategy": "range"}, marks=proof, id="range"),
-        pytest.param({}, id="cooperative-sticky"),
-        pytest.param(KIP_848, marks=proof, id="KIP-848"),
-    ],
-)
-@pytest.mark.parametrize(("guarantee", "commit"), EVERY)
+def joins() -> Iterator[Any]:
+    """Every style under every way of sharing out; each half is also in the short run."""
+    short = {("at-least-once", "sync", "cooperative-sticky"), ("at-most-once", "async", "KIP-848")}
+    for guarantee, commit in EVERY:
+        for name, more in SHARED_OUT.items():
+            marks = () if (guarantee, commit, name) in short else proof
+            yield pytest.param(guarantee, commit, more, marks=marks, id=f"{guarantee}-{commit}-{name}")
+
+
+@pytest.mark.parametrize(("guarantee", "commit", "more"), joins())
 def test_a_second_and_a_third_member_join_and_leave_and_nothing_is_lost_or_doubled(
     three: Group, guarantee: Guarantee, commit: Commit, more: dict[str, str]
 ) -> None:
@@ -106,10 +105,11 @@ def test_a_second_and_a_third_member_join_and_leave_and_nothing_is_lost_or_doubl
     assert load.lost_and_doubled() == (0, 0)
 
 
-@pytest.mark.parametrize("more", [pytest.param({}, id="cooperative-sticky"), pytest.param(KIP_848, id="KIP-848")])
-@pytest.mark.parametrize(("guarantee", "commit"), [one if isinstance(one, tuple) else one.values for one in EVERY])
 @proof
-def test_a_storm_of_joins(three: Group, guarantee: Guarantee, commit: Commit, more: dict[str, str]) -> None:
+@pytest.mark.parametrize("way", ["cooperative-sticky", "KIP-848"])
+@pytest.mark.parametrize(("guarantee", "commit"), EVERY)
+def test_a_storm_of_joins(three: Group, guarantee: Guarantee, commit: Commit, way: str) -> None:
+    more = SHARED_OUT[way]
     load = Load(three)
     load.more(120)
     with at_work(member(load, "first", guarantee, commit, **more)):
@@ -169,7 +169,9 @@ def test_at_most_once_a_member_that_stalls_and_wakes_up_doubles_nothing(
         assert group.lost(60) == 0  # what it had committed, it does
 
 
-@pytest.mark.parametrize(("guarantee", "commit"), EVERY)
+@pytest.mark.parametrize(
+    ("guarantee", "commit"), [pytest.param(*one, marks=() if one == (AMO, Commit.ASYNC) else proof) for one in EVERY]
+)
 def test_the_broker_that_keeps_the_group_is_killed(
     field: Field, behind_proxies: Group, guarantee: Guarantee, commit: Commit
 ) -> None:
@@ -178,7 +180,7 @@ def test_the_broker_that_keeps_the_group_is_killed(
     with at_work(member(load, "first", guarantee, commit)):
         assert wait_until(lambda: load.reaches("first"), PATIENCE)
         keeper = describe_group(behind_proxies.cluster, behind_proxies.name).coordinator
-        node = next(node for node in field.stack.brokers().values() if node.node_id == keeper)
+        node = next(node for node in field.stack.brokers.values() if node.node_id == keeper)
         node.kill()
         try:
             load.more(60)

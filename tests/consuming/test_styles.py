@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from consuming.groups import Group
-from consuming.members import at_work, committed, numbers
-from fencepost.cluster.client import wait_until
+from consuming.members import committed, numbers
 from fencepost.consuming.commits import Commit
 from fencepost.consuming.consumer import Consumption
 from fencepost.consuming.events import Event
@@ -125,54 +123,6 @@ def test_a_position_that_the_topic_does_not_hold_any_more_is_an_error_and_no_jum
     ].result()
     with pytest.raises(RecordsGone, match="15"):
         Consumption(settings(group), lambda _events: None).run(True)
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        pytest.param({"partition.assignment.strategy": "range"}, marks=pytest.mark.proof, id="range"),
-        pytest.param({"partition.assignment.strategy": "cooperative-sticky"}, id="cooperative-sticky"),
-        pytest.param({"group.protocol": "consumer"}, id="KIP-848"),
-    ],
-)
-@pytest.mark.parametrize(
-    "commit",
-    [
-        Commit.SYNC,
-        pytest.param(Commit.ASYNC, marks=pytest.mark.proof),
-        pytest.param(Commit.AUTO, marks=pytest.mark.proof),
-    ],
-)
-def test_a_second_member_joins_and_leaves_under_load_and_nothing_is_lost_or_doubled(
-    group: Group, commit: Commit, more: dict[str, str]
-) -> None:
-    group.produce(range(400))
-    chosen = ConsumerSettings({**group.kafka, **more}, group.name, group.name, ALO, commit, batch=10)
-    seen: list[tuple[str, int]] = []
-
-    def handler(who: str) -> Callable[[list[Event]], None]:
-        def handle(events: list[Event]) -> None:
-            seen.extend((who, number) for number in numbers(events))
-            time.sleep(0.1)  # the handler is slow, nothing is waited for
-
-        return handle
-
-    first, second = (Consumption(chosen, handler(who)) for who in ("first", "second"))
-    count = 400
-
-    def second_works() -> bool:
-        nonlocal count
-        if count - len(seen) < 100:  # something must be left for it, however long joining takes
-            group.produce(range(count, count + 200))
-            count += 200
-        return any(who == "second" for who, _ in seen)
-
-    with at_work(first):
-        assert wait_until(lambda: len(seen) > 50, 60)
-        with at_work(second):
-            assert wait_until(second_works, 60), "the second member got nothing"
-        assert wait_until(lambda: len({number for _, number in seen}) == count, 120)
-    assert sorted(number for _, number in seen) == list(range(count))
 
 
 def test_combinations_that_cannot_hold_are_refused_with_the_reason(group: Group) -> None:

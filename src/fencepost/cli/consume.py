@@ -15,7 +15,7 @@ import typer
 
 from fencepost.cli.connection import Connection, connected
 from fencepost.cli.offsets import parse_start
-from fencepost.cli.output import emit_json, note
+from fencepost.cli.output import emit_json, note, say
 from fencepost.cli.pipelines import local_dsn
 from fencepost.guarantee import Guarantee
 
@@ -59,6 +59,7 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Events at once, at most.")] = 500,
     once: Annotated[bool, typer.Option("--once", help="End when everything is read.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what the guarantee covers and what not, and end.")] = False,
 ) -> None:
     """Read a topic as a member of a consumer group, under a guarantee.
 
@@ -69,6 +70,7 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     """
     from fencepost.consuming.commits import Commit
     from fencepost.consuming.consumer import Consumption
+    from fencepost.consuming.explaining import coverage
     from fencepost.consuming.settings import COMMITTED, ConsumerSettings, Per
     from fencepost.transforms import FunctionName
 
@@ -83,6 +85,11 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
         batch,
     )
     topics = tuple(to_topic or ())
+    if plan:
+        in_transaction = guarantee is Guarantee.EXACTLY_ONCE and handler is not None and not topics
+        for sentence in coverage(settings, in_transaction, topics, handler is not None):
+            say(sentence)
+        return
     stop = Flag()
     interrupted = _stopping(stop)
     if table or (topics and not handler):
