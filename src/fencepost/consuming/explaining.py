@@ -5,8 +5,10 @@ from __future__ import annotations
 from fencepost.consuming.settings import ConsumerSettings, Per
 from fencepost.guarantee import Guarantee
 
-ELSEWHERE = (
-    "what it does elsewhere (a call, a file, another database) is not covered: it may happen again after a crash"
+ELSEWHERE = "what it does elsewhere (a call, a file, another database) is not covered: a crash may repeat it"
+COVERED = (
+    "a handler that does the same work twice without harm (upsert, dedupe by the event's id) covers these repeats, and "
+    "by the id also those that a producer made"
 )
 
 
