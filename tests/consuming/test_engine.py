@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from fencepost.planning import plan_pipeline
 from fencepost.repositioning import carry_out, propose
 from fencepost.spec import load
 from fencepost.status import pipeline_status
-from spark.drivers import pipeline_process, wait_for
+from spark.drivers import pipeline_process, run_command, wait_for
 from spark.flows import SCHEMA, Flow, Run
 
 PYTHON: dict[str, Any] = {"engine": "python", "transform": None}
@@ -256,3 +258,21 @@ def test_what_cannot_hold_is_refused_as_under_spark(flow: Flow) -> None:
     with pytest.raises(UnsupportedGuarantee):
         flow.run(**PYTHON, guarantee="at-least-once", options={"mode": "upsert", "key": ["id"], "tombstones": "delete"})
     assert not flow.positions()
+
+
+def test_a_run_tells_prometheus_what_it_does(flow: Flow) -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    flow.produce(range(30))
+
+    def served(text: str) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                return text in answer.read().decode()
+        except OSError:
+            return False
+
+    with run_command(flow.declare(**PYTHON), "--metrics", f":{port}") as driver:
+        driver.wait_until(lambda: served(f'fencepost_rows_total{{pipeline="{flow.name}"}} 30.0'), "the rows are told")
+        assert served(f'fencepost_position{{partition="1",pipeline="{flow.name}",topic="{flow.name}"}} 15.0')

@@ -60,7 +60,7 @@ def exact_costs() -> Iterator[Any]:
             yield pytest.param(style, step, cost, marks=marks, id="-".join((*style, step)))
 
 
-@pytest.mark.parametrize(("style", "step", "cost"), exact_costs())
+@pytest.mark.parametrize(("style", "step", "cost"), list(exact_costs()))
 def test_with_synchronous_commits_what_a_kill_costs_is_known_to_the_event(
     behind_proxies: Group, tmp_path: Path, style: tuple[str, str, str], step: str, cost: tuple[int, int]
 ) -> None:

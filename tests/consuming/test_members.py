@@ -22,7 +22,7 @@ from fencepost.consuming.settings import ConsumerSettings
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import visits
 from fencepost.lab.proxy import Action, Api, Rule
-from fencepost.lab.scenarios.field import QUICK, Field
+from fencepost.lab.scenarios.field import Field
 
 AMO, ALO = Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE
 proof = pytest.mark.proof
@@ -71,7 +71,7 @@ class Load:
 @pytest.fixture
 def three(field: Field, tmp_path: Path) -> Group:
     """Three partitions."""
-    return Group(field.stack, tmp_path, 3, QUICK)
+    return Group(field.stack, tmp_path, 3)
 
 
 def member(load: Load, who: str, guarantee: Guarantee, commit: Commit, **kafka: str) -> Consumption:
@@ -89,7 +89,7 @@ def joins() -> Iterator[Any]:
             yield pytest.param(guarantee, commit, more, marks=marks, id=f"{guarantee}-{commit}-{name}")
 
 
-@pytest.mark.parametrize(("guarantee", "commit", "more"), joins())
+@pytest.mark.parametrize(("guarantee", "commit", "more"), list(joins()))
 def test_a_second_and_a_third_member_join_and_leave_and_nothing_is_lost_or_doubled(
     three: Group, guarantee: Guarantee, commit: Commit, more: dict[str, str]
 ) -> None:

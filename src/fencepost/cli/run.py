@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, note, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
+
+if TYPE_CHECKING:
+    from fencepost.news import Listener
 
 INTERRUPTED = 130
 
@@ -18,6 +23,10 @@ INTERRUPTED = 130
 def run(
     spec: SpecOption = None,
     once: Annotated[bool, typer.Option("--once", help="Carry what is there now, then end.")] = False,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics there; :PORT is loopback."),
+    ] = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Run the pipeline of this folder under its declared guarantee.
@@ -45,9 +54,12 @@ def run(
             signal.signal(signal.SIGINT, asked)
             signal.signal(signal.SIGTERM, asked)
         listener(news)
+        watched(news)
 
-    pipeline = Pipeline(pipeline_spec(spec), listen=listen)
-    summary = pipeline.run(once=once)
+    declared = pipeline_spec(spec)
+    with _metrics(declared.name, metrics) as watched:
+        pipeline = Pipeline(declared, listen=listen)
+        summary = pipeline.run(once=once)
     listener.end()
     if as_json:
         emit_json({"event": "ended", "rows": summary.rows, "dead": summary.dead, "positions": texts(summary.positions)})
@@ -57,3 +69,26 @@ def run(
         say(f"{summary.rows:,} rows landed in {batches}{aside}")
     if signal.SIGINT in signals:
         raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def _metrics(pipeline: str, where: str | None) -> Iterator[Listener]:
+    """Who else hears the news."""
+    from fencepost.news import unheard
+
+    if where is None:
+        yield unheard
+        return
+    from fencepost.errors import Fenced, Usage
+
+    try:
+        from fencepost.metrics import Metrics, served
+    except ModuleNotFoundError as error:
+        raise Usage(f"--metrics needs {error.name}", "pip install 'fencepost[metrics]'") from error
+    metrics = Metrics(pipeline)
+    with served(metrics, where):
+        try:
+            yield metrics
+        except Fenced:
+            metrics.fenced()
+            raise
