@@ -36,6 +36,7 @@ ALLOWED = {
     "consuming": CORE
     | {"delivery", "rules", "news", "patience", "spec", "transforms", "rows", "halving", "cluster", "sinks"},
     "pipeline": CORE | {"delivery", "news", "patience", "spec", "spark", "consuming"},
+    "adoption": {"errors", "spec", "cluster"},
     "metrics": {"errors", "model", "news"},
     "standing": {"model", "spec", "sinks"},
     "status": {"model", "spec", "cluster", "standing"},

@@ -7,16 +7,23 @@ import socket
 import urllib.request
 from collections import Counter
 from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
 from typing import Any
 
 import pytest
 
 import fencepost
 from consuming.relays import Relay
+from fencepost.adoption import find
 from fencepost.audit.readers import read_committed
+from fencepost.cluster.groups import describe_group
 from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.consuming.consumer import Consumption
 from fencepost.consuming.events import Event
+from fencepost.consuming.settings import ConsumerSettings
 from fencepost.errors import Poison, PositionLost, UnsupportedGuarantee, Usage
+from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
 from fencepost.news import Started
 from fencepost.planning import plan_pipeline
@@ -276,3 +283,29 @@ def test_a_run_tells_prometheus_what_it_does(flow: Flow) -> None:
     with run_command(flow.declare(**PYTHON), "--metrics", f":{port}") as driver:
         driver.wait_until(lambda: served(f'fencepost_rows_total{{pipeline="{flow.name}"}} 30.0'), "the rows are told")
         assert served(f'fencepost_position{{partition="1",pipeline="{flow.name}",topic="{flow.name}"}} 15.0')
+
+
+def test_a_pipeline_goes_on_where_a_group_ended_and_not_while_its_members_work(flow: Flow) -> None:
+    flow.produce(range(40))
+    seen: list[Event] = []
+    settings = ConsumerSettings(flow.kafka, flow.name, f"{flow.name}-old", Guarantee.AT_LEAST_ONCE)
+    Consumption(settings, seen.extend).run(once=True)
+    flow.produce(range(40, 60))
+    spec = load(flow.declare(**PYTHON))
+    stop = Flag()
+    member = Thread(target=Consumption(settings, lambda _: None, stop=stop).run, daemon=True)
+    member.start()
+    try:
+        wait_for(lambda: describe_group(flow.cluster, settings.group).members, "a member has joined")
+        with pytest.raises(Usage, match="stop them first"):
+            find(spec, f"group:{settings.group}")
+    finally:
+        stop.set()
+        member.join(60)
+    flow.produce(range(60, 70))
+    found = find(spec, f"group:{settings.group}")
+    assert found.positions == {0: 30, 1: 30}
+    carry_out(spec, propose(spec, found.positions))
+    assert flow.run(**PYTHON).rows == 10
+    with pytest.raises(Usage, match="neither a group nor a checkpoint"):
+        find(spec, "somewhere")

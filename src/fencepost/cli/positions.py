@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.cli.offsets import parse_start
-from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, note, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
 
 if TYPE_CHECKING:
     from fencepost.repositioning import Repositioning
+    from fencepost.spec import PipelineSpec
 
 app = typer.Typer(help="Show where a pipeline is, or put it elsewhere.", no_args_is_help=True)
 
@@ -45,10 +46,38 @@ def set_(
 
     It takes over: a run of the pipeline that is under way ends with 4.
     """
-    from fencepost.repositioning import carry_out, propose
+    from fencepost.repositioning import propose
 
     pipeline = pipeline_spec(spec)
-    proposal = propose(pipeline, parse_start(to, "--to"))
+    _move(pipeline, propose(pipeline, parse_start(to, "--to")), yes, output)
+
+
+@app.command("import")
+def import_(
+    origin: Annotated[
+        str, typer.Option("--from", help="group:NAME, or checkpoint:FOLDER of a Spark query.", metavar="ORIGIN")
+    ],
+    spec: SpecOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Go on where a consumer group or a Spark query ended, which must have been stopped.
+
+    A partition of which nothing is known there is read from its first record. Shows what becomes of each, and asks.
+    """
+    from fencepost.adoption import find
+    from fencepost.repositioning import propose
+
+    pipeline = pipeline_spec(spec)
+    found = find(pipeline, origin)
+    if found.warning:
+        note(f"warning: {found.warning}")
+    _move(pipeline, propose(pipeline, found.positions), yes, output)
+
+
+def _move(pipeline: PipelineSpec, proposal: Repositioning, yes: bool, output: OutputFormat) -> None:
+    from fencepost.repositioning import carry_out
+
     if output is OutputFormat.TEXT:
         _say(proposal)
     if not yes and not typer.confirm("set these positions?", err=True):
