@@ -108,7 +108,11 @@ class Driver:
 
     def spark(self) -> list[process.Identity]:
         """Its JVM, as soon as there is one."""
-        return [one for one in process.family(self._identity) if psutil.Process(one.pid).name() == "java"]
+        return [one for one in self.family() if psutil.Process(one.pid).name() == "java"]
+
+    def family(self) -> list[process.Identity]:
+        """The driver and every process below it."""
+        return process.family(self._identity)
 
     def left_behind(self) -> bool:
         """Is there a process, of whatever parent, whose command line names the driver's scratch folder?"""

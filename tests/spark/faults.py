@@ -48,6 +48,28 @@ class StopOn:
 
 
 @dataclass(frozen=True)
+class SortAndStop:
+    """A transform on Spark that sorts by id; the task stops, once, when this id comes by: in the middle of its rows."""
+
+    id: int
+    witness: Path
+
+    def __call__(self, events: DataFrame) -> DataFrame:
+        def checked(id_: int) -> int:
+            if id_ == self.id:
+                (id_,) = MidCopy(1, Deed.STOP, self.witness).rows([id_])
+            return id_
+
+        ordered = events.select("id", "_from").orderBy("id")
+        return ordered.select(f.udf(checked, "long", useArrow=False)("id").alias("id"), "_from")
+
+    def in_file(self, folder: Path) -> dict[str, str]:
+        text = f"from pathlib import PosixPath\nfrom spark.faults import SortAndStop\nstop = {self!r}\n"
+        (folder / "sort_and_stop.py").write_text(text)
+        return {"spark": "sort_and_stop.py:stop"}
+
+
+@dataclass(frozen=True)
 class FailAfter:
     """A transform on Spark that fails on this id, as soon as somebody left a word in the witness file."""
 

@@ -244,6 +244,12 @@ class Flow:
         )
         return bool(writers)
 
+    def stages(self, pipeline: str | None = None) -> list[str]:
+        """The tables that stages of the pipeline are made of, as long as they are there."""
+        start = f"stage_{writer_name(pipeline or self.name).removeprefix('fencepost:')}_"
+        found = self.sql("SELECT relname FROM pg_class WHERE starts_with(relname, %s) AND relkind = 'r'", start)
+        return sorted(name for (name,) in found)
+
     def sql(self, text: str, *values: object) -> list[Any]:
         with closing(psycopg.connect(self.stack.dsn, autocommit=True)) as connection:
             cursor = connection.execute(text, values or None)

@@ -152,15 +152,6 @@ def test_a_function_that_does_not_work_is_refused_before_an_event_moves(flow: Fl
         assert (flow.landed(), flow.positions()) == ([], {}), text
 
 
-def test_transforms_that_mix_partitions_are_refused_before_an_event_moves(flow: Flow) -> None:
-    flow.produce(range(100))
-    for query, node in WIDE.items():
-        with pytest.raises(Usage) as refused:
-            flow.run(transform={"sql": query})
-        assert node in refused.value.message, query
-        assert (flow.landed("*"), flow.positions()) == ([], {}), query
-
-
 def test_a_batch_is_looked_at_again_for_what_mixes_partitions(flow: Flow) -> None:
     flow.produce(range(100))
     wide_plans.seen.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -49,6 +50,9 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.log.level": "ERROR",
 }
+# what Spark's pages, logs and event log do not show the values of; its own expressions know nothing of Kafka's names
+SECRETS = "(?i)secret|password|passwd|token|credential|access[.]?key|jaas|keystore[.]key|key[.]pem"
+REDACTION = ("spark.redaction.regex", "spark.sql.redaction.options.regex")
 LAST_BREATH = 5.0  # seconds from the end of a process's connections to its own
 DRIVER_OPTIONS = "-Xss16m"  # stopping in the middle of a Python batch overflows a smaller stack
 
@@ -58,6 +62,8 @@ def settings_of(user: Mapping[str, str], jars: Iterable[Path], place: Path) -> d
     require_fixed(user, FIXED, "spark")
     merged = {**DEFAULTS, "spark.local.dir": str(place), **user, **FIXED}
     merged["spark.jars"] = ",".join(filter(None, [*map(str, jars), user.get("spark.jars", "")]))
+    for name in REDACTION:
+        merged[name] = "|".join(filter(None, [SECRETS, user.get(name, "")]))
     ours = f"{DRIVER_OPTIONS} -Djava.io.tmpdir={shlex.quote(str(place))}"
     if "spark.driver.memory" not in user and "-XX:+Use" not in user.get("spark.driver.extraJavaOptions", ""):
         ours += " -XX:+UseSerialGC"  # G1 lets a heap as small as ours fill up with garbage
@@ -74,12 +80,12 @@ def open_session(name: str, user: Mapping[str, str]) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["JAVA_HOME"] = str(home_for_spark(find(), cache.folder()))
-    builder = SparkSession.builder.appName(f"fencepost {name}")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     log = place / "spark.log"
     try:
-        with _stderr_into(log), _whole_start(place):
+        with _stderr_into(log), _whole_start(place), _out_of_argv(settings, place) as told:
+            builder = SparkSession.builder.appName(f"fencepost {name}")
+            for key, value in told.items():
+                builder = builder.config(key, value)
             session = builder.getOrCreate()
     except (PySparkException, Py4JError, RuntimeError) as error:  # whatever pyspark raises when the JVM fails
         raise Unreachable(f"Spark does not start: {str(error).splitlines()[0]}", f"see {_kept(log)}") from error
@@ -95,6 +101,36 @@ def open_session(name: str, user: Mapping[str, str]) -> Iterator[SparkSession]:
         raise Unreachable("Spark's JVM ended in the middle of the run", "see what ended it, and run again") from error
     finally:
         _end(session)
+
+
+@contextmanager
+def _out_of_argv(settings: Mapping[str, str], place: Path) -> Iterator[Mapping[str, str]]:
+    """What pyspark may write into the JVM's command line, where everybody can read it; the rest is in a file meanwhile.
+
+    A JVM that runs already is told everything through its own connection.
+    """
+    hidden = {key: value for key, value in settings.items() if re.search(SECRETS, key) and key not in REDACTION}
+    if not hidden or SparkContext._gateway:
+        yield settings
+        return
+    file = place / "hidden.properties"
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as lines:
+        lines.writelines(f"{key}={_escaped(value)}\n" for key, value in hidden.items())
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    own = f"--load-spark-defaults --properties-file {shlex.quote(str(file))}"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{own} {before or 'pyspark-shell'}"
+    try:
+        yield {key: value for key, value in settings.items() if key not in hidden}
+    finally:
+        file.unlink()
+        if before is None:
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+        else:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _kept(log: Path) -> Path:
