@@ -14,6 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from fencepost.cli.app import app
+from fencepost.refusals import table
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -95,3 +96,7 @@ def test_every_link_of_the_docs_leads_somewhere() -> None:
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_table_of_refusals_is_what_the_rules_say() -> None:
+    assert table() in (ROOT / "docs" / "refusals.md").read_text(), "python -m fencepost.refusals prints the new one"

@@ -20,6 +20,7 @@ from fencepost.errors import FencepostError, Rewound, Unknown, Unreachable, Usag
 from fencepost.model import Landed, Tenure, TopicPartition
 from fencepost.news import BatchDone, Listener, News, PartitionsAdded, Started, Waiting, unheard
 from fencepost.patience import Patience
+from fencepost.rules import reader_findings, require
 from fencepost.spec import EngineName, PipelineSpec, load
 
 
@@ -92,6 +93,7 @@ class Pipeline:
 
     def run(self, once: bool = False) -> Summary:
         """Carry what is there (once), or go on until stopped. Raises Fenced when another run takes over."""
+        require(self.spec.guarantee, reader_findings({**self.spec.kafka, **self.spec.spark}))
         summary = Summary()
         with self._engine(self.spec, self._stop, self._see) as engine:
             tenure = self._take_over(engine)
@@ -158,7 +160,10 @@ def _spec(given: PipelineSpec | Mapping[str, Any] | Path | str) -> PipelineSpec:
         try:
             return PipelineSpec.model_validate(given)
         except ValidationError as error:
-            raise Usage(f"the pipeline is not declared right: {error}") from error
+            problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_input=False))
+            raise Usage(
+                f"the pipeline is not declared right: {'; '.join(problems)}"
+            ) from None  # it shows what is secret
     return load(Path(given))
 
 

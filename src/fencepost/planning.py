@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -16,9 +16,12 @@ from fencepost.rows import Preview
 from fencepost.rules import (
     Acks,
     Face,
+    Finding,
     choose_face,
+    loop_findings,
     merge_findings,
     producer_footing,
+    reader_findings,
     require,
     require_key,
     sink_findings,
@@ -50,6 +53,14 @@ DIRECT_WHY = {
     EngineName.PYTHON: "one batch is one partition's and one transaction; further runs of the same file share the "
     "partitions out",
 }
+STAGED_WHY = {
+    Guarantee.AT_MOST_ONCE: "a batch's rows are staged; all its positions move first and the rows are moved then; "
+    "after a crash between the batch is skipped",
+    Guarantee.AT_LEAST_ONCE: "a batch's rows are staged and moved first, and all its positions move then; a crash "
+    "between repeats the batch",
+    Guarantee.EXACTLY_ONCE: "a batch's rows are staged; then the driver moves them and all its positions in one "
+    "transaction, by compare-and-set under its owner's token",
+}
 OWN_EFFECTS = (
     "your function runs again after a crash or an error: what it returns is covered, what it does elsewhere (a call, "
     "a file, another database) is not"
@@ -61,6 +72,10 @@ NO_PROVENANCE = (
 )
 
 
+ANY_OF_A_KEY = (
+    "the rows of a batch come in no order and do not know where they came from: of several rows of one key any may "
+    "win; carry _from, or max(_from), or give order_by"
+)
 PARTITIONS_ADDED = (
     "the topic has more partitions than when it was read last: a key may go to another one now, and across partitions "
     "the later commit wins; give order_by where that matters"
@@ -96,6 +111,7 @@ class Plan:
 
 def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
     """Raises what a run would raise before its first batch. Offline it looks at the file and the transform only."""
+    require(spec.guarantee, [*reader_findings({**spec.kafka, **spec.spark}), *_loops(spec)])
     seen = _preview(spec)
     merge = spec.sink.options.merge
     traits = TRAITS[spec.sink.format]
@@ -106,15 +122,35 @@ def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
         pipeline=spec.name,
         guarantee=spec.guarantee.value,
         engine=spec.engine.value,
-        hops=_hops(spec, merge),
+        hops=_hops(spec, merge, face),
         settings={**seen.settings, **_writer_settings(spec)},
         face="direct" if face is Face.PARTITION else "staged",
-        face_why=DIRECT_WHY[spec.engine],
+        face_why=DIRECT_WHY[spec.engine] if face is Face.PARTITION else staged_why(seen.wide_node),
         columns=_columns(spec, seen.columns),
         target=spec.sink.options.name,
-        warnings=[] if seen.provenance else [NO_PROVENANCE],
+        warnings=_warnings(seen, merge, face),
     )
     return plan if offline else _against_the_world(spec, plan, seen.columns)
+
+
+def staged_why(node: str | None) -> str:
+    return (
+        f"{node} mixes Kafka's partitions or may stop early: tasks copy rows into a stage, and the driver moves them "
+        "into the table, all of the batch or nothing"
+    )
+
+
+def _warnings(seen: Preview, merge: Merge | None, face: Face) -> list[str]:
+    warnings = [] if seen.provenance else [NO_PROVENANCE]
+    if seen.within_batch:
+        warnings.append(
+            f"{seen.within_batch} sees the records of one batch only, and a batch ends where it happens to end: the "
+            "rows of two batches are not put together"
+        )
+    upsert = merge is not None and merge.mode is Mode.UPSERT and not merge.order_by
+    if upsert and face is Face.TABLE and not seen.provenance:
+        warnings.append(ANY_OF_A_KEY)
+    return warnings
 
 
 def _preview(spec: PipelineSpec) -> Preview:
@@ -127,12 +163,12 @@ def _preview(spec: PipelineSpec) -> Preview:
     return on_spark(spec)
 
 
-def _hops(spec: PipelineSpec, merge: Merge | None) -> list[HopPlan]:
+def _hops(spec: PipelineSpec, merge: Merge | None, face: Face) -> list[HopPlan]:
     function = spec.transform is not None and spec.transform.sql is None
     return [
         HopPlan("topic to reader", "only committed records are read; records that are gone stop the run"),
         *([HopPlan("transform", OWN_EFFECTS)] if function else []),
-        HopPlan("reader to sink", READER_WHY[spec.guarantee]),
+        HopPlan("reader to sink", (READER_WHY if face is Face.PARTITION else STAGED_WHY)[spec.guarantee]),
         *([HopPlan("rows of one key", merge_why(merge, spec.guarantee))] if merge else []),
     ]
 
@@ -192,6 +228,11 @@ def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Pl
             *(f"{finding.reason}: {finding.remedy}" for finding in limits),
         ],
     )
+
+
+def _loops(spec: PipelineSpec) -> Iterator[Finding]:
+    options = spec.sink.options
+    return loop_findings(spec.source.topic, options.targets if isinstance(options, KafkaOptions) else ())
 
 
 def _topics(spec: PipelineSpec) -> list[str]:

@@ -20,6 +20,7 @@ class Hop(StrEnum):
 
     PRODUCER = "producer"
     TOPIC = "topic"
+    READER = "reader"
     SINK = "sink"
 
 
@@ -253,6 +254,16 @@ def require(guarantee: Guarantee, findings: Iterable[Finding]) -> None:
     raise UnsupportedGuarantee(guarantee, worst.reason, nearest(guarantee, possible), worst.remedy)
 
 
+def require_stateless(operator: str | None) -> None:
+    """Refuse a transform that means a whole stream: it is applied to each batch by itself."""
+    if operator is not None:
+        raise Usage(
+            f"the transform keeps state over time ({operator}), and it is applied to each batch by itself: "
+            "what it says of a stream would silently be said of every batch",
+            "leave out watermarks and windows of event time: group within a batch, or let the database do it",
+        )
+
+
 def choose_face(sink: SinkTraits, wide_node: str | None) -> Face:
     """The partition face where the plan keeps Kafka's partitions apart, else the table face.
 
@@ -266,3 +277,63 @@ def choose_face(sink: SinkTraits, wide_node: str | None) -> Face:
         f"the transform mixes Kafka's partitions ({wide_node}), and sink {sink.name!r} takes them one by one",
         "keep to projections, filters and functions of one row, or choose a sink that takes whole tables",
     )
+
+
+# Settings of Kafka's and of Spark's, in whatever block they are written: value, what would happen, what to do
+_PITFALLS: Mapping[str, tuple[str | None, str, str, frozenset[Guarantee]]] = {
+    "minpartitions": (
+        None,
+        "several tasks would read parts of one Kafka partition, and none of them could move its position",
+        "leave it away: one task reads one partition; add partitions to the topic",
+        frozenset(),
+    ),
+    "maxrecordsperpartition": (
+        None,
+        "several tasks would read parts of one Kafka partition, and none of them could move its position",
+        "leave it away, and set batch.records",
+        frozenset(),
+    ),
+    "asyncprogresstrackingenabled": (
+        "true",
+        "Spark would store its own progress at other moments than the batches'",
+        "leave it away: Spark's checkpoint is not what the position is read from",
+        frozenset(),
+    ),
+    "failondataloss": (
+        "false",
+        "records that are gone would be skipped without a word",
+        "leave it away; after a loss, say where to go on with `fencepost positions set`",
+        frozenset(),
+    ),
+    "isolation.level": (
+        "read_uncommitted",
+        "records of transactions that were aborted would reach the sink",
+        "leave it away: only committed records are read",
+        frozenset(),
+    ),
+    "spark.speculation": (
+        "true",
+        "two attempts of one task would stand in each other's way on purpose",
+        "leave it away: a task that fails is tried again, and the fence decides what landed",
+        frozenset(),
+    ),
+}
+
+
+def reader_findings(settings: Mapping[str, str]) -> Iterator[Finding]:
+    """What of the settings limits the way from the topic to the reader."""
+    for name, value in settings.items():
+        bad, reason, remedy, possible = _PITFALLS.get(name.removeprefix("kafka.").lower(), ("", "", "", ALL))
+        if bad is None or value.lower() == bad:
+            yield Finding(Hop.READER, f"{name}={value}: {reason}", remedy, possible)
+
+
+def loop_findings(source: str, targets: Collection[str]) -> Iterator[Finding]:
+    """A pipeline that reads what it writes never ends."""
+    if source in targets:
+        yield Finding(
+            Hop.SINK,
+            f"topic {source!r} is read and written by the same pipeline",
+            "write to another topic",
+            frozenset(),
+        )

@@ -9,10 +9,13 @@ from fencepost.guarantee import ALLOWED, Anomaly, Guarantee, nearest
 from fencepost.model import Merge, Mode
 from fencepost.rules import (
     Face,
+    Hop,
     SinkTraits,
     TopicFacts,
     choose_face,
+    loop_findings,
     merge_findings,
+    reader_findings,
     require,
     require_key,
     sink_findings,
@@ -135,3 +138,31 @@ def test_a_key_that_the_rows_do_not_have_is_refused_with_the_nearest() -> None:
         require_key(Merge(Mode.UPSERT, ("id",), order_by="at"), ["id"], provenance=True)
     with pytest.raises(Usage, match="tombstones: delete needs rows that know"):
         require_key(DELETING, ["id"], provenance=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("minPartitions", "8"),
+        ("kafka.isolation.level", "read_uncommitted"),
+        ("failOnDataLoss", "False"),
+        ("asyncProgressTrackingEnabled", "true"),
+        ("spark.speculation", "true"),
+    ],
+)
+def test_settings_that_break_the_way_to_the_reader_are_found_in_any_spelling(name: str, value: str) -> None:
+    (finding,) = reader_findings({name: value, "session.timeout.ms": "6000"})
+    assert finding.hop is Hop.READER
+    assert finding.reason.startswith(f"{name}={value}: ")
+
+
+def test_the_same_settings_with_harmless_values_are_not() -> None:
+    harmless = {"failOnDataLoss": "true", "isolation.level": "read_committed", "spark.speculation": "false"}
+    assert list(reader_findings(harmless)) == []
+
+
+def test_a_pipeline_must_not_read_what_it_writes() -> None:
+    assert list(loop_findings("orders", ["paid"])) == []
+    (finding,) = loop_findings("orders", ["paid", "orders"])
+    with pytest.raises(UnsupportedGuarantee, match="read and written"):
+        require(Guarantee.AT_MOST_ONCE, [finding])

@@ -119,18 +119,22 @@ class Member:
     def _leave(self) -> None:
         """Give the partitions back, and leave the group."""
         try:
-            self._await_answers()
-            self._consumer.close()  # calls `_revoked`
+            with suppress(FencepostError):  # whatever is wrong, the member leaves
+                self._hear_while(lambda: self._consumer.under_way > 0)
+                if "group.instance.id" not in self._settings.kafka:  # a static member stays, and its partitions with it
+                    self._consumer.unsubscribe()
+                    self._hear_while(lambda: bool(self._owned))
+            self._consumer.close()  # calls `_revoked` if nothing did before
         finally:
             self._worker.shutdown(wait=True)
             self._keeper.close()
 
-    def _await_answers(self) -> None:
-        """What is under way must not arrive behind the last commit. Where that is made, answers cannot be heard."""
+    def _hear_while(self, condition: Callable[[], bool]) -> None:
+        """Until commits are answered, which must not arrive behind the last one; until `_revoked` was called, which
+        inside of `close` hangs for ever where a rebalance is under way (librdkafka's issues 4527 and 4884)."""
         deadline = monotonic() + self._settings.revoke_seconds
-        with suppress(FencepostError):  # whatever is wrong, the member leaves
-            while self._consumer.under_way and monotonic() < deadline:
-                self._hear()
+        while condition() and self._replaced is None and monotonic() < deadline:
+            self._hear()
 
     def _read(self) -> Messages:
         if self._paused:

@@ -12,7 +12,7 @@ from fencepost.consuming.handling import call
 from fencepost.consuming.settings import ConsumerSettings
 from fencepost.consuming.store_keeping import Carriage
 from fencepost.consuming.transactions import events_of
-from fencepost.errors import Refused
+from fencepost.rules import loop_findings, require
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore, Output
 
 Outputs = Iterable[Output] | None
@@ -22,8 +22,7 @@ OutputHandler = Callable[[list[Event]], Outputs]
 
 def into_topics(settings: ConsumerSettings, topics: tuple[str, ...], handler: OutputHandler, stop: Flag) -> Carriage:
     """What the handler returns, into these topics; the first is meant where an output names none."""
-    if settings.topic in topics:
-        raise Refused(f"the consumer would read what it writes: {settings.topic!r}", "write to another topic")
+    require(settings.guarantee, loop_findings(settings.topic, topics))
     target = KafkaSettings(settings.kafka, settings.group, topics)
     made = _Made(handler, settings.retries, stop)
     return Carriage(settings.guarantee, lambda: KafkaStore(target, made), events_of, uuid4())

@@ -18,7 +18,7 @@ from fencepost.consuming.keeping import Messages
 from fencepost.consuming.store_keeping import RowMaker, Store
 from fencepost.errors import Usage
 from fencepost.model import TopicPartition
-from fencepost.rules import SinkTraits, merge_findings, require, require_key, sink_findings
+from fencepost.rules import SinkTraits, loop_findings, merge_findings, require, require_key, sink_findings
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore
 from fencepost.sinks.kafka.outputs import ORIGIN, Record, require_columns
 from fencepost.sinks.kafka.traits import TRAITS as KAFKA
@@ -53,8 +53,7 @@ def open_target(spec: PipelineSpec, rows: EventRows) -> Target:
 
 
 def _topics(spec: PipelineSpec, options: KafkaOptions, rows: EventRows) -> Target:
-    if spec.source.topic in options.targets:
-        raise Usage(f"the pipeline would read what it writes: {spec.source.topic!r}", "write to another topic")
+    require(spec.guarantee, loop_findings(spec.source.topic, options.targets))
     if spec.on_error is OnError.DEAD_LETTER:
         raise Usage("on_error: dead_letter goes with a PostgreSQL sink for now", "leave it at stop")
     require_columns(rows.columns.names)
