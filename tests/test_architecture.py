@@ -35,7 +35,8 @@ ALLOWED = {
     "rows": {"errors", "model", "halving", "transforms", "sinks"},
     "consuming": CORE
     | {"delivery", "rules", "news", "patience", "spec", "transforms", "rows", "halving", "cluster", "sinks"},
-    "pipeline": CORE | {"delivery", "news", "patience", "spec", "spark", "consuming"},
+    "refusals": CORE | {"rules"},
+    "pipeline": CORE | {"delivery", "news", "rules", "patience", "spec", "spark", "consuming"},
     "adoption": {"errors", "spec", "cluster"},
     "metrics": {"errors", "model", "news"},
     "standing": {"model", "spec", "sinks"},
