@@ -39,7 +39,7 @@ ALLOWED = {
     "pipeline": CORE | {"delivery", "news", "rules", "patience", "spec", "spark", "consuming"},
     "adoption": {"errors", "spec", "cluster"},
     "metrics": {"errors", "model", "news"},
-    "standing": {"model", "spec", "sinks"},
+    "standing": {"guarantee", "model", "spec", "sinks"},
     "status": {"model", "spec", "cluster", "standing"},
     "repositioning": {"model", "spec", "cluster", "standing"},
     "planning": CORE | {"rules", "rows", "spec", "cluster", "sinks", "spark", "consuming", "standing"},

@@ -206,6 +206,20 @@ def _moved(spec: PipelineSpec, stored: Sequence[StoredPosition], now: Mapping[To
     return [PARTITIONS_ADDED] if added and merge and merge.mode is Mode.UPSERT and not merge.order_by else []
 
 
+FLAWS = {
+    Guarantee.AT_MOST_ONCE: "may lack records",
+    Guarantee.AT_LEAST_ONCE: "may hold records twice",
+    Guarantee.EXACTLY_ONCE: "are each record once",
+}
+
+
+def _changed(now: Guarantee, before: Guarantee | None) -> list[str]:
+    if before in (None, now):
+        return []
+    there = f"the rows that are there {FLAWS[before]}, and changing the word does not mend them"
+    return [f"it ran under {before} until now: the position is kept, {there}; those that come from now on {FLAWS[now]}"]
+
+
 def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Plan:
     """Where it would resume and how much waits there, and whether the target fits."""
     cluster = Cluster(spec.kafka)
@@ -225,6 +239,7 @@ def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Pl
         warnings=[
             *plan.warnings,
             *_moved(spec, stored.rows, resume),
+            *_changed(spec.guarantee, stored.guarantee),
             *(f"{finding.reason}: {finding.remedy}" for finding in limits),
         ],
     )

@@ -6,10 +6,18 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
+from fencepost.guarantee import Guarantee
 from fencepost.model import TopicPartition
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
-from fencepost.sinks.postgres.reading import Activity, StoredPosition, activity, reader, stored_positions
+from fencepost.sinks.postgres.reading import (
+    Activity,
+    StoredPosition,
+    activity,
+    last_guarantee,
+    reader,
+    stored_positions,
+)
 from fencepost.spec import KafkaOptions, PipelineSpec, PostgresOptions
 
 
@@ -19,6 +27,7 @@ class Standing:
 
     rows: list[StoredPosition]
     activity: Activity | None  # None: the sink does not keep that
+    guarantee: Guarantee | None = None  # under which it ran last, where the sink keeps that
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
@@ -31,7 +40,9 @@ def standing(spec: PipelineSpec) -> Standing:
         case PostgresOptions() as options:
             with reader(options.dsn or "") as connection:
                 rows = stored_positions(connection, options.ledger_schema, spec.name)
-                return Standing(rows, activity(connection, options.ledger_schema, spec.name))
+                did = activity(connection, options.ledger_schema, spec.name)
+                word = last_guarantee(connection, options.ledger_schema, spec.name)
+            return Standing(rows, did, Guarantee(word) if word else None)
         case KafkaOptions() as options:
             with closing(_topics(spec, options)) as store:
                 stands = sorted(store.stands(spec.name).items())

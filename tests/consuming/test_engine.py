@@ -309,3 +309,17 @@ def test_a_pipeline_goes_on_where_a_group_ended_and_not_while_its_members_work(f
     assert flow.run(**PYTHON).rows == 10
     with pytest.raises(Usage, match="neither a group nor a checkpoint"):
         find(spec, "somewhere")
+
+
+def test_another_guarantee_keeps_the_position_and_the_plan_says_what_that_means(flow: Flow) -> None:
+    flow.produce(range(20))
+    flow.run(**PYTHON, guarantee="at-least-once")
+    flow.produce(range(20, 30))
+    plan = plan_pipeline(load(flow.declare(**PYTHON)), offline=False)
+    assert plan.waiting == 10
+    (warning,) = plan.warnings
+    assert "ran under at-least-once until now: the position is kept" in warning
+    assert "may hold records twice" in warning
+    assert flow.run(**PYTHON).rows == 10
+    assert plan_pipeline(load(flow.declare(**PYTHON)), offline=False).warnings == []
+    flow.assert_exact(30)

@@ -84,7 +84,9 @@ def _origin(message: Message, headers: list[Any] | None) -> list[Any]:
 def _table(spec: PipelineSpec, options: PostgresOptions, rows: EventRows) -> Target:
     if options.dsn is None:
         raise Usage("the pipeline does not say where PostgreSQL is", "start one with `fencepost up`")
-    plain = PostgresSettings(options.dsn, spec.name, options.table, (), options.ledger_schema, True, options.merge)
+    plain = PostgresSettings(
+        options.dsn, spec.name, options.table, (), options.ledger_schema, True, options.merge, spec.guarantee.value
+    )
     if spec.on_error is OnError.DEAD_LETTER and not rows.shape.provenance:
         raise Usage(
             "on_error: dead_letter needs rows that know where they came from", "carry _from, and leave provenance on"

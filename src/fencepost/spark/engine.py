@@ -18,11 +18,12 @@ from fencepost.errors import Unreachable, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.model import Landed, Tenure, TopicPartition
 from fencepost.news import BatchDone, Waiting
-from fencepost.rules import choose_face, merge_findings, require, require_key, sink_findings
+from fencepost.rules import Face, choose_face, merge_findings, require, require_key, sink_findings
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
 from fencepost.sinks.postgres.committed import committed
 from fencepost.sinks.postgres.ledger import require_own
 from fencepost.sinks.postgres.session import Connection
+from fencepost.sinks.postgres.stage import require_right
 from fencepost.sinks.postgres.table import fit_columns, make_table
 from fencepost.sinks.postgres.traits import TRAITS
 from fencepost.spark.plan import wide_node
@@ -109,7 +110,9 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
         raise Usage("the pipeline says neither where Kafka is nor where PostgreSQL is", "start one with `fencepost up`")
     cluster = Cluster(spec.kafka)
     topic = TopicReader(cluster, spec.source.topic)
-    plain = PostgresSettings(options.dsn, spec.name, options.table, (), options.ledger_schema)
+    plain = PostgresSettings(
+        options.dsn, spec.name, options.table, (), options.ledger_schema, guarantee=spec.guarantee.value
+    )
     with (
         closing(PostgresStore(plain)) as ledger,
         open_session(spec.name, spec.spark) as spark,
@@ -118,7 +121,9 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
         connection = ledger.connection()
         source = KafkaSource(spec.source, spec.kafka, spec.batch.records)
         transform = resolve(spark, spec, source)
-        choose_face(TRAITS, wide_node(transform.apply(transform.source.empty(spark))))
+        node = wide_node(transform.apply(transform.source.empty(spark)))
+        if node and choose_face(TRAITS, node) is Face.TABLE:
+            require_right(connection, options.ledger_schema, node)
         require_key(options.merge, transform.columns.names, transform.shape.provenance)
         require(spec.guarantee, [*sink_findings(TRAITS), *merge_findings(options.merge, transform.shape.provenance)])
         columns, exists = fit_columns(connection, options.table, transform.columns, options.key)

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from fencepost.errors import Fenced, PositionLost, Refused, Rewound, TopicRecreated, Unreachable
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
-from fencepost.sinks.postgres.reading import exists
+from fencepost.sinks.postgres.reading import exists, has_columns
 from fencepost.sinks.postgres.session import Connection, statement, table_name, translated, writer_name
 
 Held = dict[TopicPartition, tuple[int, UUID, int]]  # position, owner, epoch
@@ -20,7 +20,7 @@ Held = dict[TopicPartition, tuple[int, UUID, int]]  # position, owner, epoch
 
 def install(connection: Connection, schema: str) -> None:
     """Make our own schema and tables, where they are not there yet."""
-    if exists(connection, schema, "spans"):
+    if has_columns(connection, f"{schema}.pipelines", "guarantee"):
         return
     text = files("fencepost.sinks.postgres").joinpath("schema.sql").read_text()
     with translated(f"make the schema {schema!r}"):
@@ -211,6 +211,13 @@ def take_over(
         tenure = Tenure(wanted.pipeline, wanted.run, epoch, taken)
         _own(connection, schema, tenure, topic_ids)
         return tenure
+
+
+def note_guarantee(connection: Connection, schema: str, pipeline: str, guarantee: str) -> None:
+    """Under which word it runs from now on."""
+    with translated("note the guarantee"):
+        query = statement("UPDATE {schema}.pipelines SET guarantee = %s WHERE pipeline = %s", schema)
+        connection.execute(query, (guarantee, pipeline))
 
 
 def _locked(connection: Connection, schema: str, wanted: Tenure) -> dict[TopicPartition, int]:

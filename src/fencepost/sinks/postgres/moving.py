@@ -16,7 +16,7 @@ from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merging import TRIES, Merging
 from fencepost.sinks.postgres.poison import find_staged_poison
 from fencepost.sinks.postgres.session import Connection, table_name, translated
-from fencepost.sinks.postgres.stage import ATTEMPT, NUMBER, Attempt, Counts, Stage
+from fencepost.sinks.postgres.stage import ATTEMPT, Attempt, Counts, Stage
 
 Part = tuple[TopicPartition, Span]
 
@@ -41,6 +41,13 @@ class Staged:
         first = min(spans)
         known[first] += counts.total()
         return {at: Landed(rows, dead_ones.get(at, 0)) for at, rows in known.items()}
+
+    @property
+    def numbered(self) -> bool:
+        """Are the numbers of each event's rows right? Where no partition came to several tasks, and each by offset."""
+        places = [place for attempt in self.attempts for *place, _ in attempt.origins]
+        single = all(attempt.in_order and len(attempt.origins) == 1 for attempt in self.attempts if attempt.rows)
+        return single and all(places.count(place) == 1 for place in places)
 
     def require_whole(self, connection: Connection) -> None:
         """Unreachable unless each attempt is there as it told. An unlogged table is empty after a crash."""
@@ -87,21 +94,21 @@ def _insert(connection: Connection, staged: Staged, only: Part | None = None) ->
         )
 
 
-# Rows of one event may come from several tasks, so they are numbered here, in whatever order they lie.
-_NUMBER = "(row_number() OVER (PARTITION BY _topic, _partition, _offset ORDER BY ctid) - 1)::integer AS {}"
+# Rows of one event that came from several tasks are numbered here, in whatever order they lie: that takes a sort.
+_NUMBER = "(row_number() OVER (PARTITION BY _topic, _partition, _offset ORDER BY ctid) - 1)::integer AS _n"
 _PART = " AND _topic = {} AND _partition = {} AND _offset >= {} AND _offset < {}"
 
 
 def _source(staged: Staged, only: Part | None) -> sql.Composed:
     """The rows that count, with their numbers; `only`: those that came of this part."""
     stage = staged.stage
-    columns: list[sql.Composable] = [sql.Identifier(column.name) for column in stage.carried]
-    columns.append(sql.SQL(_NUMBER).format(sql.Identifier(NUMBER)) if stage.provenance else sql.SQL("ctid"))
+    made = {"_n": sql.SQL(_NUMBER)} if stage.provenance and not staged.numbered else {}
+    columns = [made.get(column.name, sql.Identifier(column.name)) for column in stage.carried]
     part: sql.Composable = sql.SQL("")
     if only:
         (topic, partition), span = only
         part = sql.SQL(_PART).format(*map(sql.Literal, (topic, partition, span.start, span.end)))
-    return sql.SQL("(SELECT {} FROM {} WHERE {} = ANY({}){}) AS staged").format(
+    return sql.SQL("(SELECT {}, ctid FROM {} WHERE {} = ANY({}){}) AS staged").format(
         sql.SQL(", ").join(columns),
         stage.rows,
         sql.Identifier(ATTEMPT.name),

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
-from fencepost.sinks.postgres.session import KEEPALIVE, Connection, require_readable, statement, table_name, translated
+from fencepost.sinks.postgres.session import KEEPALIVE, Connection, require_dsn, statement, table_name, translated
 from fencepost.sinks.postgres.table import read_columns
 
 
@@ -46,7 +46,7 @@ class StoredSpan:
 @contextmanager
 def reader(dsn: str) -> Iterator[Connection]:
     """A connection that sees one moment and can change nothing."""
-    require_readable(dsn)
+    require_dsn(dsn)
     with translated("connect to PostgreSQL"):
         connection = psycopg.connect(dsn, application_name="fencepost-reader", **KEEPALIVE)  # type: ignore[arg-type]
     with closing(connection):
@@ -86,6 +86,16 @@ def stored_positions(connection: Connection, schema: str, pipeline: str) -> list
     )
     with translated("read the positions"), connection.cursor(row_factory=class_row(StoredPosition)) as cursor:
         return cursor.execute(query, (pipeline,)).fetchall()
+
+
+def last_guarantee(connection: Connection, schema: str, pipeline: str) -> str | None:
+    """The word under which it ran last; None where nothing is known of it."""
+    if not has_columns(connection, f"{schema}.pipelines", "guarantee"):
+        return None
+    query = statement("SELECT guarantee FROM {schema}.pipelines WHERE pipeline = %s", schema)
+    with translated("read the pipeline's last guarantee"):
+        found = connection.execute(query, (pipeline,)).fetchone()
+    return found[0] if found else None
 
 
 def stored_spans(connection: Connection, schema: str, pipeline: str) -> list[StoredSpan]:

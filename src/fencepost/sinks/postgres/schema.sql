@@ -5,8 +5,10 @@ CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE IF NOT EXISTS {schema}.pipelines (
     pipeline   text PRIMARY KEY,
     epoch      bigint NOT NULL DEFAULT 0,     -- how many owners there have been
-    taken_at   timestamptz
+    taken_at   timestamptz,
+    guarantee  text                           -- under which it ran last
 );
+ALTER TABLE {schema}.pipelines ADD COLUMN IF NOT EXISTS guarantee text;
 
 -- The ledger. Position 5 means that 0 to 4 are done.
 CREATE TABLE IF NOT EXISTS {schema}.positions (

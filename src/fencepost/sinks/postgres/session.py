@@ -52,7 +52,7 @@ def writer_name(pipeline: str) -> str:
 
 def connect(dsn: str) -> Connection:
     """A connection in autocommit; transactions are begun and ended by name."""
-    require_readable(dsn)
+    require_dsn(dsn)
     with translated("connect to PostgreSQL"):
         connection = psycopg.connect(dsn, autocommit=True, application_name="fencepost", **KEEPALIVE)  # type: ignore[arg-type]
         names, values = list(WRITER_SETTINGS), list(WRITER_SETTINGS.values())
@@ -64,7 +64,7 @@ def connect(dsn: str) -> Connection:
         return connection
 
 
-def require_readable(dsn: str) -> None:
+def require_dsn(dsn: str) -> None:
     """Raises Usage for a connection string that is taken apart wrongly: libpq's message shows its parts.
 
     That happens to a URL whose password holds `@`, `/` or `:` as they are.

@@ -25,7 +25,6 @@ from fencepost.sinks.postgres.poison import find_poison
 from fencepost.sinks.postgres.session import Connection, table_name, transaction, translated, writer_name
 
 ATTEMPT = Column("_fencepost_attempt", "bigint")
-NUMBER = "_n"  # is made when rows are moved: those of one event may come from several tasks
 Counts = Counter[TopicPartition | None]  # rows by where they came from; None where they do not know
 
 
@@ -37,6 +36,7 @@ class Attempt:
     number: int  # of all attempts in one Spark application
     rows: int
     origins: tuple[tuple[str | None, int | None, int], ...] = ()  # topic, partition, rows
+    in_order: bool = False  # the rows came by offset, so those of one event were numbered right
 
     def counts(self) -> Counts:
         known: Counts = Counter()
@@ -59,9 +59,8 @@ class Stage:
 
     @property
     def carried(self) -> tuple[Column, ...]:
-        """What the tasks give: the target's columns but for the number, and whether the event has no value."""
-        given = tuple(column for column in self.columns if not (self.provenance and column.name == NUMBER))
-        return (*given, TOMBSTONE) if self.merge and self.merge.deletes else given
+        """What the tasks give: the target's columns, and whether the event has no value."""
+        return (*self.columns, TOMBSTONE) if self.merge and self.merge.deletes else self.columns
 
     @property
     def rows(self) -> sql.Identifier:

@@ -37,6 +37,7 @@ class PostgresSettings:
     schema: str = "fencepost"  # where our own tables are
     members: bool = False  # several processes own parts of the pipeline at once, as a consumer group's members do
     merge: Merge | None = None  # rows of one key become one; None: every row is added
+    guarantee: str | None = None  # under which it runs: kept for whoever asks later
 
     def __repr__(self) -> str:
         return f"PostgresSettings({self.pipeline!r} into {self.table!r})"  # the DSN may hold a password
@@ -110,6 +111,8 @@ class PostgresStore:
         self._end_writers(wanted.pipeline)
         with transaction(self.connection()) as connection:
             tenure = ledger.take_over(connection, own.schema, wanted, topic_ids, own.table or None, own.members)
+            if own.guarantee:
+                ledger.note_guarantee(connection, own.schema, wanted.pipeline, own.guarantee)
             self._drop_stages(connection, tenure)
             return tenure
 

@@ -44,7 +44,9 @@ def fit_columns(
 
 
 def make_table(connection: Connection, table: str, columns: tuple[Column, ...], key: Sequence[str] = ()) -> None:
-    """Types come from our own list, names are quoted by the driver."""
+    """Types come from our own list, names are quoted by the driver. Where it is there, nothing is asked of the role."""
+    if read_columns(connection, table):
+        return
     parts: list[sql.Composable] = [
         sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column.type)) for column in columns
     ]
