@@ -4,8 +4,9 @@ Ratios are medians over interleaved rounds of one run, of speed: more than 1 is 
 Time runs from the first record in hand to the last one done: a group takes seconds to begin, whoever reads.
 
     into_postgres_over_naive    exactly-once into PostgreSQL against INSERT ... WHERE NOT EXISTS and commit per record
-    into_postgres_over_reading  the same against reading and dropping with the same client
+    into_postgres_over_reading  the same against reading and dropping with the same client, as it comes
     kafka_to_kafka_over_plain   exactly-once Kafka to Kafka against a plain consume-produce loop without transactions
+    ..._tuned                   the same loops with fetch.queue.backoff.ms as ours: librdkafka's second makes them wait
     <guarantee> <commit> per <what>   a handler that does nothing, against reading and dropping
     peak_memory_at_5x           into PostgreSQL, five times as many records against as many (--memory)
 
@@ -46,6 +47,7 @@ BATCH = 10_000
 STYLES: list[tuple[str, Commit, Per | float]] = [
     ("at-most-once", Commit.SYNC, Per.BATCH),
     ("at-most-once", Commit.SYNC, Per.RECORD),
+    ("at-most-once", Commit.ASYNC, Per.BATCH),
     ("at-least-once", Commit.AUTO, Per.BATCH),
     ("at-least-once", Commit.SYNC, Per.BATCH),
     ("at-least-once", Commit.SYNC, Per.RECORD),
@@ -95,11 +97,11 @@ class Bench:
 
     # -- the contenders: records per second, from the first record to the end
 
-    def reading(self) -> float:
+    def reading(self, tuned: bool = False) -> float:
         """Read and drop."""
-        return self._read(self.topic, self.records, lambda _messages, _consumer: None)
+        return self._read(self.topic, self.records, lambda _messages, _consumer: None, tuned=tuned)
 
-    def plain_loop(self) -> float:
+    def plain_loop(self, tuned: bool = False) -> float:
         """Read and produce, as one writes it; what was sent is flushed at the end, and no position is kept."""
         target = self._target()
         producer = Producer(
@@ -111,7 +113,7 @@ class Bench:
                 producer.produce(target, message.value(), message.key())
             producer.poll(0)
 
-        rate = self._read(self.topic, self.records, produce, producer.flush)
+        rate = self._read(self.topic, self.records, produce, producer.flush, tuned)
         assert sum(end_offsets(Cluster(self.kafka), [target]).values()) == self.records
         return rate
 
@@ -162,6 +164,7 @@ class Bench:
         records: int,
         take: Callable[[list[Any], Consumer], None],
         end: Callable[[], object] = lambda: None,
+        tuned: bool = False,
     ) -> float:
         consumer = Consumer(
             {
@@ -170,6 +173,7 @@ class Bench:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
+                **({"fetch.queue.backoff.ms": 10} if tuned else {}),
             }
         )
         consumer.subscribe([topic])
@@ -232,9 +236,11 @@ class Bench:
 def compare(bench: Bench, rounds: int) -> tuple[dict[str, float], dict[str, int]]:
     contenders: dict[str, Callable[[], float]] = {
         "reading": bench.reading,
+        "reading tuned": partial(bench.reading, tuned=True),
         "into postgres": bench.into_postgres,
         "kafka to kafka": bench.kafka_to_kafka,
         "plain loop": bench.plain_loop,
+        "plain loop tuned": partial(bench.plain_loop, tuned=True),
         "naive": bench.naive,
         **{f"{word} {commit} per {_per(per)}": partial(bench.style, word, commit, per) for word, commit, per in STYLES},
     }
@@ -256,7 +262,9 @@ def _ratios(rates: dict[str, list[float]]) -> dict[str, float]:
     return {
         "into_postgres_over_naive": over("into postgres", "naive"),
         "into_postgres_over_reading": over("into postgres", "reading"),
+        "into_postgres_over_reading_tuned": over("into postgres", "reading tuned"),
         "kafka_to_kafka_over_plain": over("kafka to kafka", "plain loop"),
+        "kafka_to_kafka_over_plain_tuned": over("kafka to kafka", "plain loop tuned"),
         **{name: over(name, "reading") for name in rates if " per " in name},
     }
 

@@ -16,7 +16,10 @@ import pytest
 import fencepost
 from consuming.relays import Relay
 from fencepost.adoption import find
+from fencepost.audit.auditing import audit
+from fencepost.audit.compare import Verdict
 from fencepost.audit.readers import read_committed
+from fencepost.audit.request import of_pipeline
 from fencepost.cluster.groups import describe_group
 from fencepost.cluster.topics import TopicRequest, create_topic
 from fencepost.consuming.consumer import Consumption
@@ -323,3 +326,16 @@ def test_another_guarantee_keeps_the_position_and_the_plan_says_what_that_means(
     assert flow.run(**PYTHON).rows == 10
     assert plan_pipeline(load(flow.declare(**PYTHON)), offline=False).warnings == []
     flow.assert_exact(30)
+
+
+def test_what_went_into_a_topic_is_audited_by_the_events_ids(stack: Stack, tmp_path: Path) -> None:
+    relay = Relay(stack, tmp_path, sink="kafka")
+    with fencepost.Producer(relay.name, "exactly-once", relay.kafka) as producer:
+        for number in range(30):
+            producer.send(json.dumps({"id": number}).encode(), key=b"%d" % number)
+    relay.run()
+    request = of_pipeline(load(relay.declare()))
+    assert audit(request).verdict is Verdict.HOLDS
+    carry_out(load(relay.declare()), propose(load(relay.declare()), "earliest"))
+    relay.run()
+    assert audit(request).verdict is Verdict.BROKEN  # every event twice

@@ -10,7 +10,7 @@ from pathlib import Path
 from fencepost.cluster.positions import Start
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
-from fencepost.spec import PipelineSpec, SourceSpec
+from fencepost.spec import KafkaOptions, PipelineSpec, SourceSpec
 
 SMALL = 500_000  # offsets: up to so many are compared before Spark has started
 
@@ -68,6 +68,12 @@ class AuditRequest:
 
 
 def of_pipeline(spec: PipelineSpec) -> AuditRequest:
+    """Into a topic events are compared by their ids, which their producers gave them."""
+    if isinstance(spec.sink.options, KafkaOptions):
+        target, source = spec.sink.options.topic, spec.source
+        return AuditRequest(
+            spec.guarantee, spec.kafka, source.topic, sink_topic=target, source=source, spark=spec.spark
+        )
     options = spec.postgres
     return AuditRequest(
         spec.guarantee,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pyarrow as pa
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+import pyarrow.compute as pc
+from confluent_kafka import Message
 
 from fencepost.consuming.fields import Field, NotOfTheSchema, parse_fields, parse_value
 from fencepost.errors import Poison, Usage
@@ -151,9 +152,9 @@ def _partition(place: TopicPartition, messages: list[Message]) -> pa.Array:
 
 
 def _timestamps(_place: TopicPartition, messages: list[Message]) -> pa.Array:
-    told = [message.timestamp() for message in messages]
-    millis = [None if kind == TIMESTAMP_NOT_AVAILABLE else at for kind, at in told]
-    return pa.array(millis, pa.timestamp("ms", tz="UTC")).cast(_TIME)
+    millis = pa.array([message.timestamp()[1] for message in messages], pa.int64())
+    known = pc.if_else(pc.less(millis, 0), None, millis)  # -1: it has none
+    return known.cast(pa.timestamp("ms", tz="UTC")).cast(_TIME)
 
 
 def _headers(_place: TopicPartition, messages: list[Message]) -> pa.Array:
