@@ -105,6 +105,7 @@ class Merge:
 class Step(StrEnum):
     """The moments between which a process can die. An observer is told right after each."""
 
+    STAGED = "staged"  # a task's rows are in the stage, where the table is written by way of one
     STARTED = "started"  # the position stands at the batch's start
     ADVANCED = "advanced"
     WRITTEN = "written"

@@ -30,6 +30,7 @@ class BatchDone:
     already: int  # partitions that an earlier attempt had done
     lag: int | None = None  # offsets that are still to be read, in the whole topic; None: not known
     complaint: str = ""  # why the mirrored positions are behind, if they are; nothing depends on them
+    staged: str | None = None  # the part of the plan for which its rows went through a stage, if they did
 
 
 @dataclass(frozen=True)

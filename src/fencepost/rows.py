@@ -36,6 +36,7 @@ class Preview:
     wide_node: str | None  # the part of Spark's plan that mixes Kafka's partitions, if there is one
     provenance: bool
     settings: Mapping[str, str]  # that are not up to the user
+    within_batch: str | None = None  # the operator that puts records of one batch together, if there is one
 
 
 ArrowTransform = Callable[[pa.RecordBatch], pa.RecordBatch]

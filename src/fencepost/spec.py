@@ -208,7 +208,7 @@ class PipelineSpec(_Part):
     sink: SinkSpec
     on_error: OnError = OnError.STOP
     batch: BatchSpec = BatchSpec()
-    spark: dict[str, str] = Field(default_factory=dict)
+    spark: dict[str, str] = Field(default_factory=dict, repr=False)
     folder: str = Field(".", exclude=True, description="what the names of files are relative to")
 
     @model_validator(mode="after")
@@ -324,8 +324,12 @@ def _problem(details: ErrorDetails, lines: _Lines) -> str:
     if details["type"] == "missing":
         return f"{where}: is required"
     given = details["input"]
-    shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and path[-1] != "dsn" else ""
+    shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and not _may_be_secret(path) else ""
     return f"{where}: {details['msg'][0].lower()}{details['msg'][1:]}{shown}"
+
+
+def _may_be_secret(path: Sequence[Any]) -> bool:
+    return path[0] in ("kafka", "spark") or path[-1] in ("dsn", "options", "sink")
 
 
 def _keys_beside(path: Sequence[Any]) -> list[str]:

@@ -81,7 +81,7 @@ def test_wrong_credentials_are_told_apart_from_a_dead_server(elsewhere: Command,
         f'sasl.jaas.config={module} required username="alice" password="hunter2";\n'
     )
     refused = elsewhere("topic", "list", "--bootstrap-server", stack.bootstrap_servers, "--command-config", str(file))
-    assert refused.code == 2
+    assert refused.code == 3
     assert f"Kafka at {stack.bootstrap_servers} does not let us in" in refused.complaint
     assert "hunter2" not in refused.complaint
 

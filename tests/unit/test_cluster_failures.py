@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from fencepost.cluster.failures import Existing, Forbidden, Missing, failure
+from fencepost.cluster.failures import Existing, Forbidden, Missing, NotLetIn, failure
 from fencepost.errors import FencepostError, Refused, Unreachable, Usage
 
 REFUSED = KafkaError(KafkaError._TRANSPORT, "h:1/bootstrap: Connect failed: Connection refused (after 0ms in state X)")
@@ -19,8 +19,8 @@ WRONG_PASSWORD = KafkaError(KafkaError._AUTHENTICATION, "h:1/bootstrap: SASL aut
         (KafkaError._TIMED_OUT, Unreachable),
         (KafkaError.REQUEST_TIMED_OUT, Unreachable),
         (KafkaError.COORDINATOR_NOT_AVAILABLE, Unreachable),
-        (KafkaError._AUTHENTICATION, Usage),
-        (KafkaError._SSL, Usage),
+        (KafkaError._AUTHENTICATION, NotLetIn),
+        (KafkaError._SSL, NotLetIn),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, Forbidden),
         (KafkaError.GROUP_AUTHORIZATION_FAILED, Forbidden),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, Missing),
@@ -43,7 +43,7 @@ def test_silence_is_told_with_the_server_and_what_the_connection_ran_into() -> N
 
 def test_silence_after_wrong_credentials_is_about_the_credentials() -> None:
     error = failure(KafkaError(KafkaError._TIMED_OUT), "topic orders", "h:1", WRONG_PASSWORD)
-    assert type(error) is Usage
+    assert type(error) is NotLetIn
     assert "does not let us in" in error.message
     assert "sasl" in error.remedy
 

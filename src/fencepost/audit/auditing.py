@@ -17,6 +17,7 @@ from fencepost.audit.loading import put_nothing_dead, put_ranges, zoned
 from fencepost.audit.request import AuditRequest, EngineChoice, SinkMode
 from fencepost.audit.scope import Scope, drained, find_scope
 from fencepost.audit.spans import breaks
+from fencepost.cluster.failures import NotLetIn
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
 from fencepost.sinks.postgres import dead
@@ -41,11 +42,11 @@ class Loader(Protocol):
 
 
 def audit(request: AuditRequest, patience: float | None = None) -> Audit:
-    """Raises Usage only: whatever else goes wrong leaves the verdict open, and never passes for a good one."""
+    """Raises Usage and NotLetIn; whatever else goes wrong leaves the verdict open, and never passes for a good one."""
     try:
         waited = patience is None or drained(request, patience)
         found = audit_scope(request, find_scope(request))
-    except Usage:
+    except (Usage, NotLetIn):
         raise
     except FencepostError as error:
         return Audit(request.guarantee, "", [], undecided=str(error))

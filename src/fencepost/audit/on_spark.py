@@ -23,7 +23,7 @@ from fencepost.errors import Refused
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, TopicPartition
 from fencepost.sinks.postgres.reading import reader
 from fencepost.spark.session import open_session
-from fencepost.spark.source import READING, KafkaSource
+from fencepost.spark.source import READING, KafkaSource, spark_options
 from fencepost.spec import SourceSpec
 
 PAGES = 8192  # of a table to one reader: 64 MiB
@@ -127,7 +127,7 @@ class SparkLoader:
     def _records(self, topic: str, ranges: Ranges | None, committed: bool) -> DataFrame:
         options = {
             **READING,
-            **{f"kafka.{key}": value for key, value in self.kafka.items()},
+            **spark_options(self.kafka),
             "kafka.isolation.level": "read_committed" if committed else "read_uncommitted",
             "failOnDataLoss": "true",
             "includeHeaders": str(self.headers).lower(),

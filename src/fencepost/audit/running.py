@@ -14,6 +14,7 @@ from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import Audit, Hop
 from fencepost.audit.request import AuditRequest
 from fencepost.audit.scope import Scope, find_scope
+from fencepost.cluster.failures import NotLetIn
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
 from fencepost.model import Span, TopicPartition
@@ -79,7 +80,7 @@ class Rounds:
         try:
             scope = find_scope(self._request)
             found = audit_scope(self._request, self._new(scope))
-        except Usage:
+        except (Usage, NotLetIn):
             raise
         except FencepostError as error:
             return self._change(0, str(error))

@@ -40,7 +40,8 @@ class RunOutput:
         text = f"{self._rows:,} rows landed, {rate:,.0f} records/s"
         if done.lag is not None:
             text += f", {done.lag:,} to go" + (f" ({done.lag / rate:,.0f} s)" if rate and done.lag else "")
-        self._note(text + (f", {done.dead:,} put aside" if done.dead else ""))
+        text += f", {done.dead:,} put aside" if done.dead else ""
+        self._note(text + (f", staged ({done.staged})" if done.staged else ""))
         if done.complaint and not self._as_json:
             note(f"the consumer group does not show the newest positions: {done.complaint}")
 
@@ -68,6 +69,7 @@ def _json(news: News) -> dict[str, Any]:
                 "rows": news.rows,
                 "dead": news.dead,
                 "already": news.already,
+                "staged": news.staged,
                 "lag": news.lag,
                 "complaint": news.complaint or None,
                 "positions": texts(news.positions),

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from fencepost.cluster.failures import failure, is_missing
+from fencepost.cluster.failures import NotLetIn, failure, is_missing
+from fencepost.cluster.handshake import distrust
 from fencepost.cluster.settings import librdkafka_settings
 from fencepost.errors import FencepostError, Unknown, Unreachable, Usage
 
@@ -33,7 +34,7 @@ class Cluster:
     """A cluster that answered. Holds the driver's client, which must outlive its futures."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """Connect. Raises Usage for bad settings or credentials, Unreachable when nobody answers."""
+        """Connect. Raises Usage for bad settings, Unreachable when nobody answers, NotLetIn for bad credentials."""
         self._complaints = _Complaints()
         self._config: dict[str, Any] = {**librdkafka_settings(settings), "error_cb": self._complaints.hear}
         if "bootstrap.servers" not in self._config:
@@ -90,7 +91,7 @@ class Cluster:
                 return
             except KafkaException as error:
                 failed = self._failure(error, "the cluster")
-                if not isinstance(failed, Unreachable) or time.monotonic() > deadline:
+                if not _may_pass(failed) or time.monotonic() > deadline:
                     raise failed from error
 
     def _insist(self, answer: Callable[[], T], subject: str) -> T:
@@ -101,14 +102,21 @@ class Cluster:
                 return answer()
             except KafkaException as error:
                 failed = self._failure(error, subject)
-                if not isinstance(failed, Unreachable) or time.monotonic() > deadline:
+                if not _may_pass(failed) or time.monotonic() > deadline:
                     raise failed from error
             self.admin = self._client()  # the old one clings to the broker that it once chose
             time.sleep(_POLL_SECONDS)
 
     def _failure(self, error: KafkaException, subject: str) -> FencepostError:
         self.admin.poll(0)  # only here the driver hands over what its connections complained of
-        return failure(error.args[0], subject, self.servers, self._complaints.last)
+        failed = failure(error.args[0], subject, self.servers, self._complaints.last)
+        if isinstance(failed, NotLetIn) and (reason := distrust(self._config)):
+            return NotLetIn(*reason)
+        return failed
+
+
+def _may_pass(failed: FencepostError) -> bool:
+    return isinstance(failed, Unreachable) and not isinstance(failed, NotLetIn)
 
 
 class _Complaints:

@@ -19,6 +19,10 @@ class Forbidden(Usage):
     """This user may not do or see that."""
 
 
+class NotLetIn(Unreachable):
+    """The server is there, and one side does not trust the other: a person must see to that."""
+
+
 _NO_ANSWER = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
@@ -72,11 +76,6 @@ def is_missing(error: KafkaError) -> bool:
     return error.code() in _MISSING
 
 
-def _is_credential(error: KafkaError) -> bool:
-    """The server is there and does not let us in: waiting longer does not help."""
-    return error.code() in _NOT_LET_IN
-
-
 def failure(error: KafkaError, subject: str, servers: str, complaint: KafkaError | None = None) -> FencepostError:
     """Our error for theirs, about `subject`; `complaint` is what the connections last ran into."""
     code = error.code()
@@ -95,10 +94,10 @@ def failure(error: KafkaError, subject: str, servers: str, complaint: KafkaError
 
 def _disconnected(error: KafkaError, complaint: KafkaError | None, servers: str) -> FencepostError:
     cause = complaint or error
-    if _is_credential(cause):
-        return Usage(
-            f"Kafka at {servers} does not let us in ({_readable(cause)})",
-            "check security.protocol, the sasl.* and the ssl.* settings",
+    if cause.code() in _NOT_LET_IN:
+        checked = "ssl.*" if cause.code() == KafkaError._SSL else "sasl.mechanism, the user and the password"
+        return NotLetIn(
+            f"Kafka at {servers} does not let us in ({_readable(cause)})", f"check security.protocol, {checked}"
         )
     return Unreachable(
         f"Kafka does not answer at {servers} ({_readable(cause)})",

@@ -1,4 +1,4 @@
-"""One block of Kafka settings, as librdkafka takes them.
+"""One block of Kafka settings, as librdkafka takes them; java.py has them as Spark's client does.
 
 People write Kafka's own names, as in the Java client's properties file. librdkafka shares most of them, has
 other names for some, and lacks the rest: what cannot be mapped is refused by name. No message shows a value
@@ -51,6 +51,8 @@ _OTHER_MODULES = {
     "sasl.oauthbearer.token.endpoint.url, sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret",
 }
 _OPTION = re.compile(r"""\s*([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)""")
+_ESCAPED = re.compile(r"\\(.)")
+_CONTROL = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _LOGIN = re.compile(rf"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)((?:{_OPTION.pattern})*)\s*;\s*")
 
 
@@ -111,7 +113,10 @@ def _login(rest: dict[str, str]) -> dict[str, str]:
 
 
 def _unquote(value: str) -> str:
-    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" else value
+    """As Java reads it: `\\n` is a new line, `\\"` a quotation mark."""
+    if value[0] not in "\"'":
+        return value
+    return _ESCAPED.sub(lambda found: _CONTROL.get(found[1], found[1]), value[1:-1])
 
 
 def _truststore(rest: dict[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencepost.rows import Preview
+from fencepost.spark.operators import operator_within_batch
 from fencepost.spark.plan import wide_node
 from fencepost.spark.session import FIXED, open_session
 from fencepost.spark.source import SOURCE_OPTIONS, KafkaSource
@@ -14,5 +15,11 @@ def preview(spec: PipelineSpec) -> Preview:
     """Raises Usage where the transform does not fit the source."""
     with open_session(spec.name, spec.spark) as spark:
         transform = resolve(spark, spec, KafkaSource(spec.source, spec.kafka, spec.batch.records))
-        wide = wide_node(transform.apply(transform.source.empty(spark)))
-        return Preview(transform.columns, wide, transform.shape.provenance, {**SOURCE_OPTIONS, **FIXED})
+        made = transform.made(transform.source.empty(spark))
+        return Preview(
+            transform.columns,
+            wide_node(transform.for_partitions(made)),
+            transform.shape.provenance,
+            {**SOURCE_OPTIONS, **FIXED},
+            operator_within_batch(made),
+        )

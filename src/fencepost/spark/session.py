@@ -114,7 +114,7 @@ def _out_of_argv(settings: Mapping[str, str], place: Path) -> Iterator[Mapping[s
         yield settings
         return
     file = place / "hidden.properties"
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as lines:
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as lines:
         lines.writelines(f"{key}={_escaped(value)}\n" for key, value in hidden.items())
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
     own = f"--load-spark-defaults --properties-file {shlex.quote(str(file))}"

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from fencepost.cluster.java import java_settings
 from fencepost.errors import Usage
 from fencepost.model import EVENT_ID, Span, TopicPartition
 from fencepost.rules import require_fixed
@@ -20,6 +21,15 @@ from fencepost.spec import SourceSpec, ValueFormat
 
 MALFORMED = "_malformed"  # the text that Spark could not parse
 SEAL = f"_{secrets.token_hex(2)}"  # short, because every value is parsed with it; by chance, so that none can hold it
+COLUMNS = {  # of Kafka's records
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "long",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+}
 SOURCE_OPTIONS = {"kafka.isolation.level": "read_committed", "failOnDataLoss": "true"}
 TRYING = {  # Spark gives up early and once: the run says that it waits, and finds out by itself who leads now
     "fetchOffset.numRetries": "1",
@@ -48,6 +58,7 @@ class KafkaSource:
 
     def __post_init__(self) -> None:
         require_fixed(self.kafka, {"isolation.level": "read_committed"}, "kafka")
+        spark_options(self.kafka)  # raises where they cannot be had
 
     def stream(self, spark: SparkSession, positions: Mapping[TopicPartition, int]) -> DataFrame:
         """The records from these positions on, which list every partition."""
@@ -70,7 +81,7 @@ class KafkaSource:
         return spark.read.format("kafka").options(**options).load()
 
     def _options(self) -> dict[str, str]:
-        given = {f"kafka.{key}": value for key, value in self.kafka.items()}
+        given = spark_options(self.kafka)
         return {
             **READING,
             **({} if given.keys() & ANSWERING.keys() else ANSWERING),
@@ -82,10 +93,17 @@ class KafkaSource:
 
     def empty(self, spark: SparkSession) -> DataFrame:
         """No record, in the form that Kafka's records have: to try a transform on."""
-        headers = ", headers array<struct<key: string, value: binary>>" if self.headers else ""
-        columns = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
         nothing = spark.sparkContext.emptyRDD()  # an RDD, as a batch is: a list would be planned away
-        return spark.createDataFrame(nothing, f"{columns}, timestampType int{headers}")
+        return spark.createDataFrame(nothing, ", ".join(f"{name} {kind}" for name, kind in self._columns().items()))
+
+    def endless(self, spark: SparkSession) -> DataFrame:
+        """A stream in the same form, which nobody starts: some operators show themselves only there."""
+        nothing = {name: f.lit(None).cast(kind) for name, kind in self._columns().items()}
+        return spark.readStream.format("rate").load().select(*(value.alias(name) for name, value in nothing.items()))
+
+    def _columns(self) -> dict[str, str]:
+        headers = {"headers": "array<struct<key: string, value: binary>>"} if self.headers else {}
+        return {**COLUMNS, **headers}
 
     def events(self, records: DataFrame) -> DataFrame:
         """Records as a transform sees them: the columns that are always there, and a JSON value's fields."""
@@ -138,6 +156,11 @@ class KafkaSource:
             return []
         named = f.filter("headers", lambda header: header["key"] == EVENT_ID)
         return [f.col("headers"), f.get(named, f.lit(0))["value"].cast("string").alias("event_id")]
+
+
+def spark_options(kafka: Mapping[str, str]) -> dict[str, str]:
+    """The pipeline's `kafka:` block as options of Spark's source. Raises Usage for what cannot be had there."""
+    return {f"kafka.{key}": value for key, value in java_settings(kafka).items()}
 
 
 def _document(parsed: Column) -> Column:

@@ -18,7 +18,7 @@ from fencepost.errors import FencepostError, Poison, Refused, Unreachable, from_
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.news import BatchDone, PartitionsAdded, Waiting
-from fencepost.rules import choose_face
+from fencepost.rules import Face, choose_face
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.traits import TRAITS
 from fencepost.spark import plan, scratch
@@ -26,6 +26,7 @@ from fencepost.spark.aside import Aside
 from fencepost.spark.failures import SparkFailure, translated
 from fencepost.spark.lookout import SILENCE, Guard, Lookout, unguarded
 from fencepost.spark.poison import PoisonSearch
+from fencepost.spark.staging import Staging
 from fencepost.spark.transform import Transform
 from fencepost.spark.writer import RESULT_SCHEMA, PartitionWriter
 
@@ -55,6 +56,7 @@ class BatchStream:
     put_aside: bool = False  # records that cannot be carried go to the dead letters
     trouble: BaseException | None = None
     busy: bool = False  # with a batch
+    wide_node: str | None = None  # the part of the last batch's plan that mixes partitions, if there is one
 
     def carry(self, once: bool, every: str) -> None:
         """Run until drained (once) or stopped. Raises what a batch raised, or what Spark's own failure means."""
@@ -124,6 +126,7 @@ class BatchStream:
             sum(one.rows for one in landed.values()),
             sum(one.dead for one in landed.values()),
             sum(one.already for one in landed.values()),
+            staged=self.wide_node,
         )
 
     def _landed(self, records: DataFrame, spans: plan.TaskSpans) -> Outcomes:
@@ -140,13 +143,17 @@ class BatchStream:
             aside.add(self.spark, poisons)
 
     def _attempt(self, records: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:
-        rows = self.transform.apply(records)
-        if plan.gives_nothing(rows):
+        made = self.transform.made(records)
+        rows = self.transform.for_partitions(made)
+        self.wide_node = None
+        if plan.gives_nothing(rows) or not spans:  # an aggregate of nothing would be a row
             return self._without_tasks(spans), []
-        choose_face(TRAITS, plan.wide_node(rows))
-        if plan.task_spans(rows) != spans:
-            raise Refused("the transform's tasks do not read one Kafka partition each, in the order of the source")
+        self.wide_node = plan.wide_node(rows)
         try:
+            if choose_face(TRAITS, self.wide_node) is Face.TABLE:
+                return self._by_stage(self.transform.for_stage(made), spans, aside)
+            if plan.task_spans(rows) != spans:
+                raise Refused("the transform's tasks do not read one Kafka partition each, in the order of the source")
             return self._by_tasks(rows, spans, aside)
         except SparkFailure as error:
             failure = translated(error)
@@ -167,10 +174,15 @@ class BatchStream:
                 troubles.append(from_facts(outcome))
             else:
                 landed[TopicPartition(row.topic, row.partition)] = Landed(**outcome)
-        poisons = [trouble for trouble in troubles if isinstance(trouble, Poison)]
-        if len(poisons) < len(troubles):
-            raise _worst([trouble for trouble in troubles if not isinstance(trouble, Poison)])
-        return landed, poisons
+        return landed, _poisons(troubles)
+
+    def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:
+        staging = Staging(self.guarantee, self.tenure, self.settings, self.transform.shape.provenance, self.see)
+        try:
+            landed, troubles = staging.carry(rows, dict(spans), aside.letters())
+        except Poison as poison:  # the table does not take what the stage took
+            return {}, [poison]
+        return landed, _poisons(troubles)
 
     def _without_tasks(self, spans: plan.TaskSpans) -> Outcomes:
         """A plan that can give no row has no tasks either; the positions move all the same."""
@@ -182,6 +194,14 @@ class BatchStream:
             return {at: deliver(self.guarantee, batch, store, store, self.see) for at, batch in batches.items()}
         finally:
             store.close()
+
+
+def _poisons(troubles: list[FencepostError]) -> list[Poison]:
+    """The bad records that tasks found; raises what else there was."""
+    poisons = [trouble for trouble in troubles if isinstance(trouble, Poison)]
+    if len(poisons) < len(troubles):
+        raise _worst([trouble for trouble in troubles if not isinstance(trouble, Poison)])
+    return poisons
 
 
 def _worst(troubles: list[FencepostError]) -> FencepostError:

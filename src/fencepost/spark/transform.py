@@ -13,13 +13,16 @@ from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from fencepost.errors import FencepostError, Usage
 from fencepost.rows import FROM, RowShape
+from fencepost.rules import require_stateless
 from fencepost.sinks.postgres.columns import json_field
+from fencepost.spark.operators import stateful_operator
 from fencepost.spark.source import KafkaSource
 from fencepost.spec import PipelineSpec, PostgresOptions, TransformSpec, ValueFormat
 from fencepost.transforms import FunctionName
 
 NESTED = (ArrayType, MapType, StructType, VariantType)
 ALWAYS = ("key", "value", "timestamp", FROM)
+PLACE = ("topic", "partition", "offset")
 
 
 @dataclass(frozen=True)
@@ -34,26 +37,31 @@ class Transform:
     carries_provenance: bool  # `_from` comes out of it
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """The batch's rows as the task's writer expects them: JSON for what is nested, and the offset."""
-        made = self._on_spark(self.source.events(records))
+        """The batch's rows as the writer of one partition expects them."""
+        return self.for_partitions(self.made(records))
+
+    def made(self, records: DataFrame) -> DataFrame:
+        """What the declared transform makes of the batch."""
+        return _on_spark(self.source.events(records), self.spec, self.folder, self.source)
+
+    def for_partitions(self, made: DataFrame) -> DataFrame:
+        """JSON for what is nested, and of where a row came from the offset: its task knows the partition."""
         if self.shape.arrow:
             return made
-        kept = [_flat(made, name) for name in made.columns if name != FROM]
-        return made.select(*kept, *self._place())
-
-    def _place(self) -> list[Column]:
-        """What a row must still say of where it came from: its task knows the partition."""
         offset = f.col(f"{FROM}.offset")
         if self.shape.tombstones:
-            return [f.struct(offset, f.col(f"{FROM}.tombstone")).alias(FROM)]
-        return [offset.alias(FROM)] if self.shape.provenance else []
+            return _flattened(made, [f.struct(offset, f.col(f"{FROM}.tombstone")).alias(FROM)])
+        return _flattened(made, [offset.alias(FROM)] if self.shape.provenance else [])
 
-    def _on_spark(self, events: DataFrame) -> DataFrame:
-        return _on_spark(events, self.spec, self.folder, self.source)
+    def for_stage(self, made: DataFrame) -> DataFrame:
+        """The same for tasks that hold rows of any partition."""
+        names = [*PLACE, *(["tombstone"] if self.shape.tombstones else [])] if self.shape.provenance else []
+        return _flattened(made, [f.col(f"{FROM}.{name}").alias(f"_{name}") for name in names])
 
 
 def resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Transform:
     """Try the transform on no records. Raises Usage with Spark's own words where it does not fit the source."""
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # as in a stream's batches: what is planned here runs there
     try:
         return _resolve(spark, spec, source)
     except ParseException as error:
@@ -69,6 +77,8 @@ def _resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Tr
     transform, folder = spec.transform, spec.folder
     source = replace(source, tombstones=_deletes(spec))
     made = _on_spark(source.events(source.empty(spark)), transform, folder, source)
+    require_stateless(stateful_operator(made) or _stateful_on_a_stream(spark, spec, source))
+    _require_place(made)
     arrow = FunctionName(transform.arrow, folder) if transform and transform.arrow else None
     on_spark = to_arrow_schema(made.schema) if arrow else pa.schema([_arrow_field(made, name) for name in made.columns])
     carried = RowShape(provenance=False, arrow=arrow).made_schema(on_spark)
@@ -80,6 +90,25 @@ def _resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Tr
     if repeated:
         raise Usage(f"the transform gives column {repeated[0]!r} twice", "rename one of them")
     return Transform(source, transform, folder, shape, columns, carries_provenance)
+
+
+def _stateful_on_a_stream(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> str | None:
+    """Spark drops a watermark from what is not a stream, so the transform is tried on one too."""
+    try:
+        return stateful_operator(_on_spark(source.events(source.endless(spark)), spec.transform, spec.folder, source))
+    except (AnalysisException, Usage):
+        return None  # it does what cannot be done to a stream, and then it does not mean one
+
+
+def _require_place(made: DataFrame) -> None:
+    """Refuse a `_from` that is something else now, as an aggregate may make it."""
+    kind = made.schema[FROM].dataType if FROM in made.columns else StructType()
+    names = kind.fieldNames() if isinstance(kind, StructType) else []
+    if FROM in made.columns and names[:3] != list(PLACE):
+        raise Usage(
+            f"the transform makes {FROM} a {kind.simpleString()}, and it must stay one event's place",
+            f"drop it, or take one of several: max({FROM}) AS {FROM}",
+        )
 
 
 def _deletes(spec: PipelineSpec) -> bool:
@@ -116,6 +145,10 @@ def _as_it_is(events: DataFrame, source: KafkaSource) -> list[str]:
         start = events.columns.index(FROM)
         return [*events.columns[start + 1 :], FROM]
     return list(ALWAYS)
+
+
+def _flattened(made: DataFrame, place: list[Column]) -> DataFrame:
+    return made.select(*(_flat(made, name) for name in made.columns if name != FROM), *place)
 
 
 def _flat(frame: DataFrame, name: str) -> Column:

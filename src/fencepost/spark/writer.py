@@ -49,9 +49,9 @@ class PartitionWriter:
             raise RuntimeError("a partition writer runs inside a Spark task")
         partition, span = self.spans[context.partitionId()]
         aside = self.letters.get(partition)
-        rows = chain([aside] if aside else [], self.shape.rows(partition, _whole(batches)))
+        rows = chain([aside] if aside else [], self.shape.rows(partition, whole(batches)))
         try:
-            store = _store(self.settings, self.tenure)
+            store = store_for(self.settings, self.tenure)
             batch = Batch({partition: span}, rows, self.tenure)
             outcome: dict[str, Any] = asdict(deliver(self.guarantee, batch, store, store, self.see))
         except InputCut:
@@ -64,12 +64,13 @@ class PartitionWriter:
         )
 
 
-def _whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches; raises InputCut where their end is not the end of the task's input."""
     yield from batches
     GUARD.require_complete()
 
 
-def _store(settings: PostgresSettings, tenure: Tenure) -> PostgresStore:
+def store_for(settings: PostgresSettings, tenure: Tenure) -> PostgresStore:
     """A worker keeps one connection, for the pipeline and run that it works for."""
     key = (settings, tenure.run)
     if key not in _stores:

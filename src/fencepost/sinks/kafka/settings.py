@@ -16,7 +16,9 @@ from fencepost.producing.settings import Declaration
 # nobody comes after a crash do readers of the target wait for so long.
 TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 QUEUE_RECORDS = 500_000  # kilobytes limit it too: small records should not wait for each other
-STATISTICS_MS = 25  # how long a transaction may wait to learn whether the last one's end was repeated; each costs 0.1 ms
+STATISTICS_MS = (
+    25  # how long a transaction may wait to learn whether the last one's end was repeated; each costs 0.1 ms
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,79 @@
+"""What a transform asks for, by its logical plan: operators that keep state, and those that see one batch only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+# Operators that mean something only on a stream, over all of its batches
+STATEFUL = {
+    "DeduplicateWithinWatermark",
+    "EventTimeWatermark",
+    "FlatMapGroupsInPandasWithState",
+    "FlatMapGroupsWithState",
+    "TransformWithState",
+    "TransformWithStateInPySpark",
+}
+EVENT_TIME = ("spark.timeWindow", "spark.sessionWindow")  # how Spark marks the columns of window and session_window
+
+# Operators whose rows depend on more than one record
+TOGETHER = {
+    "Aggregate",
+    "Deduplicate",
+    "Distinct",
+    "Except",
+    "FlatMapCoGroupsInArrow",
+    "FlatMapCoGroupsInPandas",
+    "FlatMapGroupsInArrow",
+    "FlatMapGroupsInPandas",
+    "GlobalLimit",
+    "Intersect",
+    "Offset",
+    "Tail",
+    "Window",
+}
+
+
+def stateful_operator(frame: DataFrame) -> str | None:
+    """The first one that keeps state from batch to batch; an aggregate by a window of event time is one."""
+    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+        name = str(node.nodeName())
+        if name in STATEFUL:
+            return name
+        if name == "Aggregate" and any(map(_marked, _nodes(node))):
+            return "window"
+    return None
+
+
+def operator_within_batch(frame: DataFrame) -> str | None:
+    """The first one that puts records together: applied to a batch, it sees the records of that batch only."""
+    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+        name = str(node.nodeName())
+        if name in TOGETHER or (name == "Join" and all(any(map(_of_kafka, _nodes(side))) for side in _children(node))):
+            return name
+    return None
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in [*_children(plan), *_each(plan.subqueries())]:
+        yield from _nodes(child)
+
+
+def _children(plan: Any) -> list[Any]:
+    return _each(plan.children())
+
+
+def _each(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def _marked(plan: Any) -> bool:
+    return any(column.metadata().contains(mark) for column in _each(plan.output()) for mark in EVENT_TIME)
+
+
+def _of_kafka(plan: Any) -> bool:
+    """Is it the batch itself? No other table has a column of this name."""
+    return plan.nodeName() == "LogicalRDD" and any(c.name() == "timestampType" for c in _each(plan.output()))

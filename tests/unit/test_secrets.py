@@ -1,0 +1,81 @@
+"""A password that stands in the wrong place, or is written wrongly, is not shown by the message that says so."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.errors import FencepostError, Usage
+from fencepost.pipeline import Pipeline
+from fencepost.sinks.postgres.reading import reader
+from fencepost.sinks.postgres.session import connect
+from fencepost.spark.session import REDACTION, settings_of
+from fencepost.spec import PipelineSpec, parse
+
+SECRET = "hunter2"  # noqa: S105
+DECLARED: dict[str, Any] = {
+    "name": "orders",
+    "guarantee": "exactly-once",
+    "kafka": {"sasl.password": SECRET},
+    "source": {"topic": "orders"},
+    "sink": {"format": "postgres", "options": {"dsn": f"password={SECRET}", "table": "orders"}},
+    "spark": {"spark.hadoop.fs.s3a.secret.key": SECRET},
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"kafka: sasl.password={SECRET}",
+        f"kafka: {{sasl.password: [{SECRET}]}}",
+        f"spark: {SECRET}",
+        f"sink: {SECRET}",
+        f"sink: {{format: postgres, options: 'dsn={SECRET}'}}",
+        f"sink: {{format: postgres, options: {{dsn: [{SECRET}]}}}}",
+        f"sink: {{format: postgres, options: {{dns: {SECRET}}}}}",
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_without_showing_it(text: str) -> None:
+    with pytest.raises(Usage) as refused:
+        parse(text)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("wrong", [{"guarantee": "twice"}, {"sink": DECLARED["sink"] | {"format": "kafka"}}])
+def test_a_declaration_in_code_is_refused_without_showing_it(wrong: dict[str, Any]) -> None:
+    with pytest.raises(Usage) as refused:
+        Pipeline({**DECLARED, **wrong})
+    assert SECRET not in "".join(traceback.format_exception(refused.value))
+
+
+def test_a_declaration_can_be_printed() -> None:
+    assert SECRET not in repr(PipelineSpec.model_validate(DECLARED))
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        f"postgresql://u:{SECRET}@x@127.0.0.1:1/db",
+        f"postgresql://u:a/{SECRET}@127.0.0.1:1/db",
+        f"postgresql://u:a%zz{SECRET}@127.0.0.1:1/db",
+        f"host=127.0.0.1 port=1 password=a {SECRET}",
+        f"host=127.0.0.1 port=1 user=u password={SECRET}",  # is right, but nobody answers
+    ],
+)
+@pytest.mark.parametrize("how", [connect, lambda dsn: reader(dsn).__enter__()], ids=["writer", "reader"])
+def test_a_connection_string_is_never_shown(dsn: str, how: Any) -> None:
+    with pytest.raises(FencepostError) as refused:
+        how(dsn)
+    assert SECRET not in "".join(traceback.format_exception(refused.value))
+    assert "\n" not in str(refused.value)
+
+
+def test_spark_hides_what_it_hides_by_itself_what_kafka_calls_secret_and_what_the_user_adds() -> None:
+    settings = settings_of({"spark.redaction.regex": "mine"}, [], Path("place"))
+    assert settings[REDACTION[0]].endswith("|mine")
+    for name in REDACTION:
+        for word in ("secret", "password", "token", "jaas"):
+            assert word in settings[name]
