@@ -81,8 +81,8 @@ def test_no_two_partitions_share_a_transactional_id() -> None:
     assert len(ids) == len(sources)
 
 
-def test_more_producers_ask_for_statistics_less_often() -> None:
-    settings = KafkaSettings(KAFKA, "p", ("t",))
-    assert settings.producer("x", 0)["statistics.interval.ms"] == 3
-    assert settings.producer("x", 40)["statistics.interval.ms"] == 63
-    assert settings.producer("x", 0)["transaction.timeout.ms"] == 900_000
+def test_what_is_usual_gives_way_to_what_the_user_says() -> None:
+    usual = KafkaSettings(KAFKA, "p", ("t",)).producer("x")
+    assert (usual["transaction.timeout.ms"], usual["queue.buffering.max.messages"]) == (900_000, 500_000)
+    own = KafkaSettings({**KAFKA, "queue.buffering.max.messages": "7"}, "p", ("t",)).producer("x")
+    assert own["queue.buffering.max.messages"] == "7"

@@ -46,14 +46,10 @@ class KafkaSettings:
         """
         return f"{self.prefix}{pipeline}:{source.topic}:{source.partition}"
 
-    def producer(self, transactional_id: str, beside: int) -> dict[str, Any]:
-        """librdkafka's settings for one source partition's producer, beside so many others in this process.
-
-        Statistics cost about 0.1 ms each: more producers ask for them less often. Their transactions take turns, so
-        that nobody waits longer for it.
-        """
+    def producer(self, transactional_id: str) -> dict[str, Any]:
+        """librdkafka's settings for one source partition's producer."""
         declared = Declaration.of(Guarantee.EXACTLY_ONCE, None, transactional_id, receipts=False).settings(self.kafka)
         usual = {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         if "queue.buffering.max.messages" not in self.kafka:
             declared |= {"queue.buffering.max.messages": QUEUE_RECORDS}
-        return {**usual, **declared, "statistics.interval.ms": STATISTICS_MS * (1 + beside // 2)}
+        return {**usual, **declared, "statistics.interval.ms": STATISTICS_MS}

@@ -151,7 +151,7 @@ class KafkaStore:
         key = (pipeline, partition)
         if key not in self._seats:
             name = self.settings.transactional_id(pipeline, partition)
-            self._seats[key] = Seat(self.settings.producer(name, len(self._seats)))
+            self._seats[key] = Seat(self.settings.producer(name))
         return self._seats[key]
 
     def _claim(self, pipeline: str, partitions: Iterable[TopicPartition], change: claims.Change) -> Held:
