@@ -35,8 +35,9 @@ ALLOWED = {
     "rows": {"errors", "model", "halving", "transforms", "sinks"},
     "consuming": CORE
     | {"delivery", "rules", "news", "patience", "spec", "transforms", "rows", "halving", "cluster", "sinks"},
+    "standby": {"errors", "news", "spec", "sinks"},
     "refusals": CORE | {"rules"},
-    "pipeline": CORE | {"delivery", "news", "rules", "patience", "spec", "spark", "consuming"},
+    "pipeline": CORE | {"delivery", "news", "rules", "patience", "spec", "spark", "consuming", "standby"},
     "adoption": {"errors", "spec", "cluster"},
     "metrics": {"errors", "model", "news"},
     "standing": {"guarantee", "model", "spec", "sinks"},

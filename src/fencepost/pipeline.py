@@ -22,6 +22,7 @@ from fencepost.news import BatchDone, Listener, News, PartitionsAdded, Started, 
 from fencepost.patience import Patience
 from fencepost.rules import reader_findings, require
 from fencepost.spec import EngineName, PipelineSpec, load
+from fencepost.standby import stand_by
 
 
 class Engine(Protocol):
@@ -91,10 +92,17 @@ class Pipeline:
         """Finish the batch that is under way, then return from `run`. Safe in a signal handler."""
         self._stop.set()
 
-    def run(self, once: bool = False) -> Summary:
-        """Carry what is there (once), or go on until stopped. Raises Fenced when another run takes over."""
+    def run(self, once: bool = False, standby: bool = False) -> Summary:
+        """Carry what is there (once), or go on until stopped. Raises Fenced when another run takes over.
+
+        `standby`: begins when no other run of the pipeline is alive.
+        """
         require(self.spec.guarantee, reader_findings({**self.spec.kafka, **self.spec.spark}))
+        if standby:
+            stand_by(self.spec, self._stop, self._listen)
         summary = Summary()
+        if self._stop.is_set():
+            return summary
         with self._engine(self.spec, self._stop, self._see) as engine:
             tenure = self._take_over(engine)
             summary.positions.update(tenure.positions)

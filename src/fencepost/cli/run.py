@@ -23,6 +23,9 @@ INTERRUPTED = 130
 def run(
     spec: SpecOption = None,
     once: Annotated[bool, typer.Option("--once", help="Carry what is there now, then end.")] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Begin only when no other run of the pipeline is alive.")
+    ] = False,
     metrics: Annotated[
         str | None,
         typer.Option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics there; :PORT is loopback."),
@@ -59,7 +62,7 @@ def run(
     declared = pipeline_spec(spec)
     with _metrics(declared.name, metrics) as watched:
         pipeline = Pipeline(declared, listen=listen)
-        summary = pipeline.run(once=once)
+        summary = pipeline.run(once=once, standby=standby)
     listener.end()
     if as_json:
         emit_json({"event": "ended", "rows": summary.rows, "dead": summary.dead, "positions": texts(summary.positions)})

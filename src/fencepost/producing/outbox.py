@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from types import MethodType
 from typing import Any
+from zlib import crc32
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from fencepost.errors import Refused
+from fencepost.model import EVENT_CHECKSUM, EVENT_ID
 from fencepost.outcome import Outcome
 from fencepost.producing.book import Book, Fate, Settled, runs
 from fencepost.producing.client import Client, outcome_of
@@ -18,6 +21,7 @@ from fencepost.producing.settings import Declaration
 from fencepost.rules import Acks
 
 _SERVE_EVERY = 1000  # events between two looks for answers on the fast path
+_ID = attrgetter("id")
 _SETTLE_EVERY = 100  # sends between two looks at which of them are settled
 _FULL_SECONDS = 0.05
 ACKED = Fate(Outcome.ACKED)
@@ -102,7 +106,10 @@ class Outbox:
             for number, event in zip(numbers, events, strict=True):
                 value, key, partition, _, id_, extra, topic = event
                 answer = MethodType(answered, number)
-                headers = headers_of(value, prefix + b"%d" % number if id_ is None else id_.encode(), extra)
+                if extra or id_ is not None or value is None:
+                    headers = headers_of(value, prefix + b"%d" % number if id_ is None else id_.encode(), extra)
+                else:  # the same without a call
+                    headers = [(EVENT_ID, prefix + b"%d" % number), (EVENT_CHECKSUM, b"%08x" % crc32(value))]
                 try:
                     produce(topic or own_topic, value, key, partition, answer, headers=headers)
                 except (BufferError, KafkaException):
@@ -130,7 +137,7 @@ class Outbox:
 
     def _intend(self, events: Sequence[Event], numbers: Sequence[int]) -> None:
         """On disk before the first of them is handed over."""
-        if any(event.id is not None for event in events):
+        if set(map(_ID, events)) - {None}:
             for number, event in zip(numbers, events, strict=True):
                 self.journal.sent(number, number, None if event.id is None else require_id(event.id))
         else:

@@ -58,6 +58,7 @@ class Producer:
         lines = Journal(journal, topic, self.guarantee.value) if journal else NoJournal()
         self._outbox = Outbox(topic, self._declaration, kafka, lines)
         self._transactions = 0
+        self._ended = False  # has the client ended a transaction already?
         self._stopped: FencepostError | None = None
         self._client: Client | None = Client(self._settings) if transactional_id is None else None
         self.last_transaction: Outcome | None = None  # what the last one came to
@@ -179,8 +180,14 @@ class Producer:
         except BaseException:
             client.close()
             raise
-        self._client = client
+        self._client, self._ended = client, False
         return client
+
+    def _sound_client(self) -> Client:
+        """The client, or a new one where a copy of the request that ended its last transaction could end the next."""
+        if self._client is None or (self._ended and self._client.repeated()):
+            return self.take_over()
+        return self._client
 
     def _begin(self) -> Client:
         if self._declaration.transactional_id is None:
@@ -190,7 +197,7 @@ class Producer:
         if self._stopped is not None:
             raise self._stopped
         with self._stopping():
-            client = self.take_over() if self._client is None else self._client
+            client = self._sound_client()
             client.begin_transaction()
         self._transactions += 1
         self._outbox.in_transaction = True
@@ -218,7 +225,6 @@ class Producer:
             self._drop()
             raise Unknown(f"it is not known whether the transaction was committed: {error.message}") from error
         self._end("commit", Fate(Outcome.ACKED))
-        self._drop_if_repeated(client)
 
     def _abort(self, client: Client, why: str, commit_asked: bool = False) -> None:
         """Nothing of it will be read, whether or not the abort gets through: its successor or the broker ends it.
@@ -237,20 +243,13 @@ class Producer:
             if commit_asked:
                 word, fate = "unclear", Fate(Outcome.UNKNOWN, error.message)
         else:
-            if sound:
-                self._drop_if_repeated(client)
-            else:
+            if not sound:
                 self._drop()  # librdkafka has been seen to throw away what the next transaction sends
         book.failed = refused  # the abort itself reports what it threw away as failed
         self._end(word, fate)
 
-    def _drop_if_repeated(self, client: Client) -> None:
-        """A copy of the request that ended this transaction could end the next one: only a new epoch stops it."""
-        if client.repeated():
-            self._drop()
-
     def _end(self, word: str, fate: Fate) -> None:
-        self.last_transaction = fate.outcome
+        self.last_transaction, self._ended = fate.outcome, True
         self._outbox.end_transaction(word, self._transactions, fate)
 
     # The end

@@ -21,7 +21,7 @@ from fencepost.news import BatchDone, Waiting
 from fencepost.rules import Face, choose_face, merge_findings, require, require_key, sink_findings
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
 from fencepost.sinks.postgres.committed import committed
-from fencepost.sinks.postgres.ledger import require_own
+from fencepost.sinks.postgres.ledger import heartbeat, require_own
 from fencepost.sinks.postgres.session import Connection
 from fencepost.sinks.postgres.stage import require_right
 from fencepost.sinks.postgres.table import fit_columns, make_table
@@ -90,9 +90,15 @@ class SparkEngine:
 
     @contextmanager
     def _guard(self, tenure: Tenure) -> Iterator[Callable[[], object]]:
-        """Fenced where another run owns the positions; on a connection of its own."""
-        with closing(PostgresStore(self.settings)) as store:
-            yield lambda: require_own(store.connection(), self.settings.schema, tenure, tenure.run)
+        """Fenced where another run owns the positions, else whoever stands by is told that we live."""
+        own = self.settings
+        with closing(PostgresStore(own)) as store:  # on a connection of its own
+
+            def look() -> None:
+                require_own(store.connection(), own.schema, tenure, tenure.run)
+                heartbeat(store.connection(), own.schema, own.pipeline)
+
+            yield look
 
     def _lag(self, positions: Mapping[TopicPartition, int]) -> int | None:
         try:

@@ -20,7 +20,7 @@ Held = dict[TopicPartition, tuple[int, UUID, int]]  # position, owner, epoch
 
 def install(connection: Connection, schema: str) -> None:
     """Make our own schema and tables, where they are not there yet."""
-    if has_columns(connection, f"{schema}.pipelines", "guarantee"):
+    if has_columns(connection, f"{schema}.pipelines", "guarantee", "seen_at"):
         return
     text = files("fencepost.sinks.postgres").joinpath("schema.sql").read_text()
     with translated(f"make the schema {schema!r}"):
@@ -211,6 +211,13 @@ def take_over(
         tenure = Tenure(wanted.pipeline, wanted.run, epoch, taken)
         _own(connection, schema, tenure, topic_ids)
         return tenure
+
+
+def heartbeat(connection: Connection, schema: str, pipeline: str) -> None:
+    """Its owner lives: whoever stands by waits on."""
+    with translated("say that the run lives"):
+        query = statement("UPDATE {schema}.pipelines SET seen_at = clock_timestamp() WHERE pipeline = %s", schema)
+        connection.execute(query, (pipeline,))
 
 
 def note_guarantee(connection: Connection, schema: str, pipeline: str, guarantee: str) -> None:

@@ -98,6 +98,20 @@ def last_guarantee(connection: Connection, schema: str, pipeline: str) -> str | 
     return found[0] if found else None
 
 
+def last_seen(connection: Connection, schema: str, pipeline: str) -> float | None:
+    """How many seconds ago its owner took over or said that it lives; None where there has been none."""
+    if not has_columns(connection, f"{schema}.pipelines", "seen_at"):
+        return None
+    query = statement(
+        "SELECT extract(epoch FROM clock_timestamp() - greatest(taken_at, seen_at))::float8 FROM {schema}.pipelines "
+        "WHERE pipeline = %s",
+        schema,
+    )
+    with translated("see whether its owner lives"):
+        found = connection.execute(query, (pipeline,)).fetchone()
+    return found[0] if found else None
+
+
 def stored_spans(connection: Connection, schema: str, pipeline: str) -> list[StoredSpan]:
     if not exists(connection, schema, "spans"):
         return []

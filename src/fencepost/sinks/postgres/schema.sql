@@ -6,9 +6,11 @@ CREATE TABLE IF NOT EXISTS {schema}.pipelines (
     pipeline   text PRIMARY KEY,
     epoch      bigint NOT NULL DEFAULT 0,     -- how many owners there have been
     taken_at   timestamptz,
-    guarantee  text                           -- under which it ran last
+    guarantee  text,                          -- under which it ran last
+    seen_at    timestamptz                    -- when its owner last said that it lives
 );
 ALTER TABLE {schema}.pipelines ADD COLUMN IF NOT EXISTS guarantee text;
+ALTER TABLE {schema}.pipelines ADD COLUMN IF NOT EXISTS seen_at timestamptz;
 
 -- The ledger. Position 5 means that 0 to 4 are done.
 CREATE TABLE IF NOT EXISTS {schema}.positions (
