@@ -2,7 +2,8 @@
 
 Every key comes twice: half of the records make a row, the others meet one. Every round runs each contender once over
 the same topic, in an order that rotates. A ratio is the median over the rounds of (the other's time / ours): more than
-1 means that ours is faster. `*_over_append` is our time over that of append: what the key costs.
+1 means that ours is faster. `*_over_append` is our time over that of append: what the key costs; `staged_over_direct`
+that of a transform that shuffles over that of one that does not.
 
 The recipes differ in how rows get into the staging table: by Spark's JDBC writer, by psycopg's COPY row by row in
 foreachPartition, or by our own COPY of Arrow batches, which leaves the merge alone to be compared.
@@ -40,7 +41,7 @@ from fencepost.spark.stream import BatchStream
 from fencepost.spark.transform import Transform
 from fencepost.spec import PipelineSpec
 
-SQL = "SELECT partition + {partitions} * (offset % {keys}) AS id, CAST(value AS string) AS body, {place} FROM events"
+SQL = "SELECT {hint} partition + {partitions} * (offset % {keys}) AS id, CAST(value AS string) AS body, {place} FROM events"
 CONFLICT = {
     Mode.UPSERT: 'DO UPDATE SET body = excluded.body, "offset" = excluded."offset"',
     Mode.DEDUPE: "DO NOTHING",
@@ -55,8 +56,9 @@ class Modes:
         self._keys = bench.records // PARTITIONS // 2
         self._batch = bench.records // 4  # the keys of the first two batches come again in the others
 
-    def ours(self, mode: Mode) -> float:
-        spec = self._spec(mode, "_from")
+    def ours(self, mode: Mode, shuffled: bool = False) -> float:
+        """`shuffled`: a plan that mixes partitions, so that the rows go through a stage."""
+        spec = self._spec(mode, "_from", "/*+ REPARTITION(4) */" if shuffled else "")
         transform = self._bench.transform(spec, self._batch)
         settings = replace(self._fresh(f"bench_{mode}", transform, spec.postgres.key), pipeline=spec.name)
         settings = replace(settings, merge=spec.postgres.merge)
@@ -113,8 +115,8 @@ class Modes:
     def by_arrow(self, rows: DataFrame, staging: PostgresSettings, transform: Transform) -> None:
         rows.mapInArrow(UnfencedWriter(staging, transform), "rows long").collect()  # type: ignore[arg-type]
 
-    def _spec(self, mode: Mode, place: str) -> PipelineSpec:
-        sql = SQL.format(partitions=PARTITIONS, keys=self._keys, place=place)
+    def _spec(self, mode: Mode, place: str, hint: str = "") -> PipelineSpec:
+        sql = SQL.format(partitions=PARTITIONS, keys=self._keys, place=place, hint=hint)
         options: dict[str, Any] = {"table": f"bench_{mode}", "dsn": self._bench.stack.dsn, "mode": mode}
         if mode is not Mode.APPEND:
             options["key"] = ["id"]
@@ -145,6 +147,7 @@ class Modes:
 def compare(bench: Bench, rounds: int) -> dict[str, float]:
     modes = Modes(bench)
     contenders: dict[str, Callable[[], float]] = {mode.value: (lambda mode=mode: modes.ours(mode)) for mode in Mode}  # type: ignore[misc]
+    contenders["staged"] = lambda: modes.ours(Mode.APPEND, shuffled=True)
     for mode in (Mode.UPSERT, Mode.DEDUPE):
         for how in (modes.by_jdbc, modes.by_psycopg, modes.by_arrow):
             name = f"staged_{how.__name__}_over_{mode}"
@@ -157,6 +160,7 @@ def compare(bench: Bench, rounds: int) -> dict[str, float]:
         order = names[number % len(names) :] + names[: number % len(names)]
         times = {name: contenders[name]() for name in order}
         note(f"round {number + 1} of {rounds}: " + ", ".join(f"{name} {times[name]:.2f} s" for name in names))
+        ratios.setdefault("staged_over_direct", []).append(times["staged"] / times["append"])
         for mode in (Mode.UPSERT, Mode.DEDUPE):
             ratios.setdefault(f"{mode}_over_append", []).append(times[mode.value] / times["append"])
             for name in names:
