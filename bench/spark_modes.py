@@ -41,7 +41,10 @@ from fencepost.spark.stream import BatchStream
 from fencepost.spark.transform import Transform
 from fencepost.spec import PipelineSpec
 
-SQL = "SELECT {hint} partition + {partitions} * (offset % {keys}) AS id, CAST(value AS string) AS body, {place} FROM events"
+SQL = (
+    "SELECT {hint} partition + {partitions} * (offset % {keys}) AS id, CAST(value AS string) AS body, {place} "
+    "FROM events"
+)
 CONFLICT = {
     Mode.UPSERT: 'DO UPDATE SET body = excluded.body, "offset" = excluded."offset"',
     Mode.DEDUPE: "DO NOTHING",
