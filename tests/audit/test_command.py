@@ -97,6 +97,7 @@ def test_findings_are_cut_and_the_totals_are_not(shop: Shop, spec: Path) -> None
     assert "exactly-once: broken" in text.stdout
 
 
+@pytest.mark.proof
 def test_a_condition_says_which_events_must_have_a_row(shop: Shop, spec: Path) -> None:
     shop.sql(f"DELETE FROM {shop.name} WHERE body = 'order 7' OR body = 'order 8'")
     words = ("audit", "--spec", str(spec), "--expect", "value <> 'order 7'")

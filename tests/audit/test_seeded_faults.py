@@ -314,6 +314,7 @@ def test_records_that_compaction_removed_are_not_expected(stack: Stack, audited:
     assert [one.code.value for one in audited(shop).findings] == ["P"]
 
 
+@pytest.mark.proof
 def test_both_engines_find_the_same_when_everything_is_wrong_at_once(
     shop: Shop, spark_engine: SparkEngine, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import fencepost
-from consuming.relays import Relay
+from consuming.relays import QUICK, Relay
 from fencepost.adoption import find
 from fencepost.audit.auditing import audit
 from fencepost.audit.compare import Verdict
@@ -42,7 +42,9 @@ GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 
 @pytest.fixture
 def flow(stack: Stack, tmp_path: Path) -> Flow:
-    return Flow(stack, tmp_path)
+    flow = Flow(stack, tmp_path)
+    flow.kafka |= QUICK
+    return flow
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

@@ -172,6 +172,7 @@ def test_at_most_once_a_member_that_stalls_and_wakes_up_doubles_nothing(
 @pytest.mark.parametrize(
     ("guarantee", "commit"), [pytest.param(*one, marks=() if one == (AMO, Commit.ASYNC) else proof) for one in EVERY]
 )
+@pytest.mark.proof
 def test_the_broker_that_keeps_the_group_is_killed(
     field: Field, behind_proxies: Group, guarantee: Guarantee, commit: Commit
 ) -> None:

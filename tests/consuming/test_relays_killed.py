@@ -12,7 +12,7 @@ from fencepost.local import Stack
 from spark.drivers import pipeline_process, wait_for
 
 PROOF = pytest.mark.proof
-STEPS = [pytest.param("started", marks=PROOF), "written", "advanced", pytest.param("delivered", marks=PROOF)]
+STEPS = ["advanced", *(pytest.param(step, marks=PROOF) for step in ("started", "written", "delivered"))]
 COUNT = 400
 
 

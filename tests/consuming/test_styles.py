@@ -89,6 +89,7 @@ def test_a_handler_that_recovers_costs_nothing(group: Group) -> None:
     assert Consumption(settings(group), handle).run(True).events == 4
 
 
+@pytest.mark.proof
 def test_a_handler_slower_than_the_poll_interval_keeps_its_membership(group: Group) -> None:
     group.produce([0, 2])
     quick = {"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"}

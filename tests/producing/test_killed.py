@@ -58,6 +58,7 @@ def test_exactly_once_every_line_is_there_once_and_in_order_per_key(topics: Topi
     assert_journal_is_true(journal, {header(message, EVENT_ID) for message in topics.read(topic)})
 
 
+@pytest.mark.proof
 def test_at_least_once_a_kill_loses_nothing_and_repeats_one_batch_at_most(topics: Topics, tmp_path: Path) -> None:
     topic = topics.make(partitions=3)
     kills, journal = killed_again_and_again(topics, topic, "at-least-once", tmp_path, seed=8)

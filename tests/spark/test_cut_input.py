@@ -63,6 +63,7 @@ def test_control_without_the_guard_the_same_failure_loses_rows_and_nobody_says_s
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.proof
 def test_a_cancelled_job_commits_nothing_of_a_span_in_mid_copy(flow: Flow, tmp_path: Path) -> None:
     ended = _cancelled_in_mid_copy(flow, tmp_path, flow.run)
     assert isinstance(ended, Refused)

@@ -69,6 +69,7 @@ def test_a_run_whose_spark_dies_alone_says_so_and_the_next_one_goes_on(flow: Flo
     flow.assert_exact(8_000)
 
 
+@pytest.mark.proof
 def test_a_process_whose_spark_died_can_run_the_pipeline_again(flow: Flow) -> None:
     flow.produce(range(100))
     with flow.running() as running:
@@ -82,6 +83,7 @@ def test_a_process_whose_spark_died_can_run_the_pipeline_again(flow: Flow) -> No
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.proof
 def test_control_foreach_batch_with_jdbc_append_doubles_what_a_killed_driver_had_committed(
     flow: Flow, tmp_path: Path
 ) -> None:
@@ -105,6 +107,7 @@ def test_control_foreach_batch_with_jdbc_append_doubles_what_a_killed_driver_had
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.proof
 def test_what_a_killed_run_left_behind_is_cleared_by_the_next_and_what_a_live_one_needs_is_not(
     flow: Flow, tmp_path: Path
 ) -> None:

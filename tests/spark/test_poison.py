@@ -122,6 +122,7 @@ def test_a_value_that_is_not_exactly_one_document_is_a_bad_record(flow: Flow) ->
     assert sorted(letter[3] for letter in _letters(flow)) == sorted(bad.values())
 
 
+@pytest.mark.proof
 def test_rows_of_an_attempt_that_failed_in_another_partition_are_counted(flow: Flow, tmp_path: Path) -> None:
     flow.produce(range(200))
     witness = tmp_path / "delivered"

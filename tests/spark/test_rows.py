@@ -139,6 +139,7 @@ HEADERS = [
 ]
 
 
+@pytest.mark.proof
 def test_headers_and_the_event_id_are_there_for_a_transform_that_asks(flow: Flow) -> None:
     for number, transform in enumerate(HEADERS):
         flow.produce([number])

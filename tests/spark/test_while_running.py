@@ -98,6 +98,7 @@ def test_a_second_run_takes_over_and_the_first_ends_as_fenced(flow: Flow) -> Non
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.proof
 def test_setting_positions_ends_an_idle_run_as_fenced_and_the_next_run_goes_on_from_there(flow: Flow) -> None:
     flow.produce(range(100))
     spec = flow.declare()

@@ -27,6 +27,7 @@ def started(home: Path) -> int:
     return sum(record.process is not None for record in remembered.nodes.values()) if remembered else 0
 
 
+@pytest.mark.proof
 def test_stacks_that_start_at_once_do_not_meet_and_the_same_one_starts_once(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     words = ("up", "--format", "json", "--home")
@@ -68,6 +69,7 @@ def test_an_interrupted_start_leaves_nothing_behind(home: Path, number: signal.S
     assert not database.exists()
 
 
+@pytest.mark.proof
 def test_an_interrupted_start_keeps_the_data_of_earlier_ones(home: Path) -> None:
     found = up(home)
     keepsake = Keepsake.leave(found.status)

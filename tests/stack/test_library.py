@@ -67,6 +67,7 @@ def forwarder(target: int) -> Iterator[tuple[int, list[int]]]:
         server.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.proof
 def test_advertised_addresses_are_replaced(quick: Stack) -> None:
     own = quick.prepare()
     assert processes_of(quick.home) == []
@@ -117,6 +118,7 @@ def test_a_killed_broker_is_restarted_and_in_sync(quick: Stack) -> None:
     keepsake.check(addresses(quick))
 
 
+@pytest.mark.proof
 def test_the_controller_is_restarted(quick: Stack) -> None:
     controller = quick.up().node("controller")
     before = controller.pid

@@ -156,6 +156,7 @@ def test_a_port_taken_since_is_replaced(home: Path) -> None:
     keepsake.check(again.status)
 
 
+@pytest.mark.proof
 def test_processes_that_nothing_remembers_are_ended(home: Path) -> None:
     """As if `up` had been killed between starting them and writing them down."""
     found = up(home)
