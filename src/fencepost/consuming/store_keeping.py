@@ -140,8 +140,7 @@ class StoreKeeper:
             for place in partitions & self._under_way.keys():
                 if self._under_way[place][1].done():
                     self._land(place)
-            if self._mirror is not None:
-                self._mirror.settle(partitions)
+            self._show(lambda mirror: mirror.settle(partitions))
         finally:
             self.lose(partitions)
 
@@ -188,9 +187,14 @@ class StoreKeeper:
         landed = work.result()
         del self._under_way[place]
         self._rows += landed.rows
-        if self._mirror is not None:
-            self._mirror.advance(batch)
+        self._show(lambda mirror: mirror.advance(batch))
         self._carriage.landed(batch, landed)
+
+    def _show(self, act: Callable[[AsyncCommits], object]) -> None:
+        """Whatever becomes of the mirror: what landed has landed."""
+        if self._mirror is not None:
+            with suppress(FencepostError):
+                act(self._mirror)
 
     def _told(self) -> Landed:
         rows, self._rows = self._rows, 0
