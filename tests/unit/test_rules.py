@@ -12,6 +12,7 @@ from fencepost.rules import (
     Hop,
     SinkTraits,
     TopicFacts,
+    broken,
     choose_face,
     loop_findings,
     merge_findings,
@@ -30,6 +31,7 @@ SAFE_TOPIC = TopicFacts("orders", replication_factor=3, min_insync_replicas=2)
 
 @pytest.mark.parametrize("guarantee", Guarantee)
 def test_a_sink_that_keeps_positions_can_give_every_word(guarantee: Guarantee) -> None:
+    assert broken(guarantee, sink_findings(POSTGRES)) == []
     require(guarantee, sink_findings(POSTGRES))
 
 
@@ -118,6 +120,7 @@ WEAKER = [Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE]
 def test_a_merge_that_can_tell_older_from_newer_holds_under_every_word(
     merge: Merge | None, provenance: bool, guarantee: Guarantee
 ) -> None:
+    assert broken(guarantee, merge_findings(merge, provenance)) == []
     require(guarantee, merge_findings(merge, provenance))
 
 
