@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -156,6 +157,20 @@ def test_memory_is_bounded_and_sending_waits(topics: Topics) -> None:
         producer.send_all([Event(b"%d" % n) for n in range(5_000)])
         assert producer.in_flight <= 100
     assert topics.values(topic) == Counter(b"%d" % n for n in range(5_000))
+
+
+def test_without_receipts_a_refusal_names_its_event(topics: Topics) -> None:
+    topic = topics.make(partitions=1, config={"max.message.bytes": "1000"})
+    settings = topics.kafka | {"compression.type": "gzip", "batch.num.messages": "1"}  # so the broker decides on each
+    with Producer(topic, "at-least-once", settings, receipts=False) as producer:
+        large = os.urandom(2000)
+        events = [Event(b"one"), Event(large, b"k"), Event(b""), Event(large), Event(large), Event(None, b"k")]
+        producer.send_all(events)
+        totals = producer.flush()
+        refused = [number for number, _ in producer.take_refusals()]
+    assert refused == [2, 4, 5]
+    assert totals.outcomes == {Outcome.ACKED: 3, Outcome.REFUSED: 3}
+    assert [message.value() for message in topics.read(topic)] == [b"one", b"", None]
 
 
 def test_the_journal_has_the_intent_before_and_the_outcome_after(topics: Topics, tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message
 from confluent_kafka import TopicPartition as DriverPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.topics import TopicRequest, create_topic, topic_id_and_partitions
-from fencepost.model import EVENT_ID
+from fencepost.cluster.client import Cluster, wait_until
+from fencepost.cluster.topics import TopicRequest, create_topic, offsets_at, topic_id_and_partitions
+from fencepost.model import EVENT_ID, TopicPartition
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,22 @@ class Topics:
         create_topic(Cluster(self.kafka), TopicRequest(name, partitions, replicas, config or {}))
         return name
 
-    def read(self, topic: str, isolation: str = "read_committed") -> list[Message]:
+    def await_decided(self, topic: str) -> None:
+        """Until no transaction is open: the markers of one that was committed come behind the answer."""
+        cluster = Cluster(self.kafka)
+        partitions = [TopicPartition(topic, number) for number in topic_id_and_partitions(cluster, topic)[1]]
+
+        def decided() -> bool:
+            latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            ends = (offsets_at(cluster, partitions, latest, level) for level in IsolationLevel)
+            return len({frozenset(found.items()) for found in ends}) == 1
+
+        assert wait_until(decided, 20), f"a transaction is open in {topic}"
+
+    def read(self, topic: str, isolation: str = "read_committed", decided: bool = True) -> list[Message]:
         """Every record up to the end that stands now, partition by partition."""
+        if decided and isolation == "read_committed":
+            self.await_decided(topic)
         _, partitions = topic_id_and_partitions(Cluster(self.kafka), topic)
         reader = Consumer(
             {
@@ -64,8 +79,8 @@ class Topics:
             assert time.monotonic() < deadline, f"{len(found)} of {records} records"
         return found
 
-    def values(self, topic: str, isolation: str = "read_committed") -> Counter[bytes]:
-        return Counter(message.value() or b"" for message in self.read(topic, isolation))
+    def values(self, topic: str, isolation: str = "read_committed", decided: bool = True) -> Counter[bytes]:
+        return Counter(message.value() or b"" for message in self.read(topic, isolation, decided))
 
 
 def header(message: Message, name: str = EVENT_ID) -> str:

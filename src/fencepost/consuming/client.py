@@ -1,4 +1,5 @@
-"""The driver's consumer, which also knows which of its commits are under way, and whether it sent one twice.
+"""The driver's consumer, which also knows which of its commits are under way, whether it sent one twice, and whether it
+has left its group.
 
 librdkafka repeats a commit whose connection broke, and says so nowhere but in its statistics. The first copy may still
 arrive, behind later commits, and move the position back, for as long as the member that sent it is in the group.
@@ -26,6 +27,8 @@ class GroupConsumer(Consumer):
         self.repeated = False
         self.under_way = 0  # commits that nobody waits for, and that are not answered
         self._commits = 0
+        self._classic = config.get("group.protocol") != "consumer"
+        self._standing = ""  # in the group, as of the last statistics
         self._tell_answered = answered
         heard = {"on_commit": self._answered, "stats_cb": self._hear_statistics}
         super().__init__({**config, "statistics.interval.ms": STATISTICS_MS, **heard}, logger=logger)
@@ -36,11 +39,25 @@ class GroupConsumer(Consumer):
         self.under_way += answer is None  # those that are waited for have one
         return answer
 
+    def unsubscribe(self) -> None:
+        self._standing = ""
+        super().unsubscribe()
+
+    def is_member(self) -> bool:
+        """After `unsubscribe`: does the group still count on us?
+
+        A `close` before the group was told says nothing to it, and the others wait until the session times out.
+        """
+        if self._classic:
+            return bool(self.memberid())  # taken from us in the moment when it is told
+        return self._standing != "init"  # here the id is ours for life
+
     def _answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         self.under_way -= 1
         self._tell_answered(error, partitions)
 
     def _hear_statistics(self, statistics: str) -> None:
-        brokers = json.loads(statistics)["brokers"].values()
-        sent = sum(broker["req"].get("OffsetCommit", 0) for broker in brokers)
+        now = json.loads(statistics)
+        self._standing = now.get("cgrp", {}).get("join_state", "")
+        sent = sum(broker["req"].get("OffsetCommit", 0) for broker in now["brokers"].values())
         self.repeated = self.repeated or sent > self._commits

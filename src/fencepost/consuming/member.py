@@ -123,7 +123,7 @@ class Member:
                 self._hear_while(lambda: self._consumer.under_way > 0)
                 if "group.instance.id" not in self._settings.kafka:  # a static member stays, and its partitions with it
                     self._consumer.unsubscribe()
-                    self._hear_while(lambda: bool(self._owned))
+                    self._hear_while(lambda: bool(self._owned) or self._consumer.is_member())
             self._consumer.close()  # calls `_revoked` if nothing did before
         finally:
             self._worker.shutdown(wait=True)

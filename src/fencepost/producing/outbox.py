@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from fencepost.errors import Refused
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID
 from fencepost.outcome import Outcome
+from fencepost.producing.answers import Failures
 from fencepost.producing.book import Book, Fate, Settled, runs
 from fencepost.producing.client import Client, outcome_of
 from fencepost.producing.events import Event, headers_of, new_producer_id, require_id
@@ -100,12 +101,13 @@ class Outbox:
         numbers = self._numbers(events)
         self._intend(events, numbers)
         answered, produce, poll = self._answered, client.produce, client.poll
+        shared = None if self._receipts else Failures(self._topic, events, numbers, self.book.fail, self._fate_of)
         prefix, own_topic = self._prefix, self._topic
         number = 0
         try:
             for number, event in zip(numbers, events, strict=True):
                 value, key, partition, _, id_, extra, topic = event
-                answer = MethodType(answered, number)
+                answer = shared or MethodType(answered, number)
                 if extra or id_ is not None or value is None:
                     headers = headers_of(value, prefix + b"%d" % number if id_ is None else id_.encode(), extra)
                 else:  # the same without a call
@@ -170,12 +172,15 @@ class Outbox:
 
     def _answered(self, number: int, error: KafkaError | None, _message: Message) -> None:
         """Called for each answer, or without receipts for each failure."""
-        if not self._answers:
-            self.book.fail(number, NOBODY_ANSWERS)
-        elif error is not None:
-            self.book.fail(number, Fate(outcome_of(error, self._retried), error.str()))
+        if error is not None or not self._answers:
+            self.book.fail(number, self._fate_of(error))
         elif not self.in_transaction:
             self.book.ack(number)
+
+    def _fate_of(self, error: KafkaError | None) -> Fate:
+        if error is None or not self._answers:
+            return NOBODY_ANSWERS
+        return Fate(outcome_of(error, self._retried), error.str())
 
     # What is known
 
