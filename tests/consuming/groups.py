@@ -66,7 +66,7 @@ class Group:
     def process(self, **work: Any) -> Iterator[Consuming]:
         """A consumer as a process of its own; killed at the end of the block."""
         given = {"kafka": self.kafka, "topic": self.name, "group": self.name, "effects": str(self.effects), **work}
-        argv = [sys.executable, "-m", work.get("module", "consuming.consumer_process"), json.dumps(given)]
+        argv = [sys.executable, "-X", "faulthandler", "-m", work.get("module", "consuming.consumer_process"), json.dumps(given)]
         environment = {**os.environ, "PYTHONPATH": str(TESTS)}
         log = self.folder / f"log-{uuid4().hex[:6]}"
         with log.open("w") as errors, subprocess.Popen(argv, env=environment, stderr=errors) as child:
@@ -86,7 +86,12 @@ class Consuming:
     log: Path
 
     def ended(self) -> int:
-        return self.child.wait(PATIENCE)
+        try:
+            return self.child.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.child.send_signal(signal.SIGABRT)  # it says where it stands, in every thread
+            self.child.wait(PATIENCE)
+            raise AssertionError(f"it did not end: {self.log.read_text()}") from None
 
     def wait_until(self, condition: Any, what: str) -> None:
         reached = wait_until(lambda: bool(condition()) or self.child.poll() is not None, PATIENCE)

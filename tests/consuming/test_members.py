@@ -23,6 +23,8 @@ from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import visits
 from fencepost.lab.proxy import Action, Api, Rule
 from fencepost.lab.scenarios.field import Field
+from fencepost.local import Stack
+from fencepost.pipeline import Pipeline
 
 AMO, ALO = Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE
 proof = pytest.mark.proof
@@ -222,3 +224,13 @@ def test_a_second_process_under_the_same_instance_id_ends_the_first_one_and_that
             group.produce(range(20, 40))
             second.wait_until(lambda: len(group.did()) == 40, "it has read the rest")
     assert (group.lost(40), group.doubled()) == (0, 0)
+
+
+def test_who_has_ended_is_not_waited_for_by_the_group(stack: Stack, tmp_path: Path) -> None:
+    group = Group(stack, tmp_path, partitions=24)  # the more there is to let go, the easier the driver ends too early
+    sink = {"format": "postgres", "options": {"table": group.name.replace("-", "_"), "dsn": stack.dsn}}
+    spec = {"name": group.name, "guarantee": "exactly-once", "engine": "python", "kafka": group.kafka, "sink": sink}
+    for _ in range(12):
+        group.produce(range(24))
+        Pipeline(spec | {"source": {"topic": group.name}}).run(once=True)
+        assert describe_group(group.cluster, group.name).members == ()
