@@ -135,3 +135,9 @@ def test_combinations_that_cannot_hold_are_refused_with_the_reason(group: Group)
     stored = ConsumerSettings({**group.kafka, "enable.auto.offset.store": "true"}, group.name, group.name, ALO)
     with pytest.raises(Usage, match="would break"):
         Consumption(stored, lambda _events: None).run(True)
+
+
+def test_a_session_that_the_brokers_refuse_is_said_and_not_waited_for(group: Group) -> None:
+    settings = ConsumerSettings({**group.kafka, "session.timeout.ms": "10"}, group.name, group.name, ALO)
+    with pytest.raises(Usage, match=r"Invalid session timeout: session\.timeout\.ms"):
+        Consumption(settings, lambda _: None).run(once=True)

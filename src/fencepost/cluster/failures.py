@@ -61,10 +61,12 @@ _MISSING = {
 }
 _BAD_INPUT = {
     KafkaError._INVALID_ARG: "correct the setting",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "give every member the same group.protocol and assignment strategy",
     KafkaError.INVALID_CONFIG: "correct the --config of that name",
     KafkaError.INVALID_GROUP_ID: "a group's name is not empty",
     KafkaError.INVALID_PARTITIONS: "give at least one partition",
     KafkaError.INVALID_REPLICATION_FACTOR: "give at most as many replicas as there are brokers",
+    KafkaError.INVALID_SESSION_TIMEOUT: "session.timeout.ms is 6 s to 30 min, unless the brokers' own settings differ",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "the brokers' transaction.max.timeout.ms is the most",
     KafkaError.POLICY_VIOLATION: "ask whoever runs the cluster for its rules",
     KafkaError.TOPIC_EXCEPTION: "take another name: up to 249 letters, digits, '.', '_' and '-'",

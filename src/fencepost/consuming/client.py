@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from logging import Logger
+from threading import Thread
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -30,6 +31,7 @@ class GroupConsumer(Consumer):
         self._classic = config.get("group.protocol") != "consumer"
         self._standing = ""  # in the group, as of the last statistics
         self._tell_answered = answered
+        self._logger = logger
         heard = {"on_commit": self._answered, "stats_cb": self._hear_statistics}
         super().__init__({**config, "statistics.interval.ms": STATISTICS_MS, **heard}, logger=logger)
 
@@ -51,6 +53,15 @@ class GroupConsumer(Consumer):
         if self._classic:
             return bool(self.memberid())  # taken from us in the moment when it is told
         return self._standing != "init"  # here the id is ours for life
+
+    def close_within(self, seconds: float) -> None:
+        """In a thread of its own: where a rebalance is under way the driver's `close` has been seen never to return
+        (librdkafka's issues 4527 and 4884). It is left behind then, out of its group or soon missed by it."""
+        closing = Thread(target=self.close, name="closing", daemon=True)
+        closing.start()
+        closing.join(seconds)
+        if closing.is_alive():
+            self._logger.warning("the consumer did not close within %.0f seconds: left behind", seconds)
 
     def _answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         self.under_way -= 1

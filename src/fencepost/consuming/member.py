@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.cluster.client import Cluster, librdkafka_log
+from fencepost.cluster.failures import failure, is_missing
 from fencepost.cluster.positions import TopicReader
 from fencepost.consuming.client import GroupConsumer
 from fencepost.consuming.events import by_partition, place_of, unread
@@ -35,6 +36,7 @@ POLL_SECONDS = 0.2
 FENCED_SECONDS = 30.0
 PATIENCE_SECONDS = 1.0  # work that is done by then is not worth a pause, which throws away what was read ahead
 GLANCE_SECONDS = 0.05
+CLOSE_SECONDS = 20.0
 ANSWER_SECONDS = 0.002  # until the next look whether a commit was answered
 
 
@@ -124,14 +126,14 @@ class Member:
                 if "group.instance.id" not in self._settings.kafka:  # a static member stays, and its partitions with it
                     self._consumer.unsubscribe()
                     self._hear_while(lambda: bool(self._owned) or self._consumer.is_member())
-            self._consumer.close()  # calls `_revoked` if nothing did before
+            self._consumer.close_within(CLOSE_SECONDS)  # calls `_revoked` if nothing did before
         finally:
             self._worker.shutdown(wait=True)
             self._keeper.close()
 
     def _hear_while(self, condition: Callable[[], bool]) -> None:
-        """Until commits are answered, which must not arrive behind the last one; until `_revoked` was called, which
-        inside of `close` hangs for ever where a rebalance is under way (librdkafka's issues 4527 and 4884)."""
+        """Until commits are answered, which must not arrive behind the last one; until `_revoked` was called and the
+        group was told."""
         deadline = monotonic() + self._settings.revoke_seconds
         while condition() and self._replaced is None and monotonic() < deadline:
             self._hear()
@@ -172,6 +174,8 @@ class Member:
                 f"{message.topic()}/{message.partition()}: the records at the group's position are gone",
                 "by retention or by deletion; to go on without them set the group's offsets",
             )
+        if isinstance(found := failure(error, f"group {self._settings.group!r}", ""), Usage) and not is_missing(error):
+            raise found
         if error.fatal() or not error.retriable():
             raise Unreachable(f"topic {self._settings.topic!r}: {error.str()}", "see the brokers")
 
