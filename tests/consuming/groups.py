@@ -20,7 +20,6 @@ import psycopg
 from fencepost.cluster.client import Cluster, wait_until
 from fencepost.cluster.topics import TopicRequest, create_topic
 from fencepost.local import Stack
-from fencepost.machine import process
 from fencepost.producing.sending import Event, send
 
 TESTS = Path(__file__).parents[1]
@@ -66,7 +65,14 @@ class Group:
     def process(self, **work: Any) -> Iterator[Consuming]:
         """A consumer as a process of its own; killed at the end of the block."""
         given = {"kafka": self.kafka, "topic": self.name, "group": self.name, "effects": str(self.effects), **work}
-        argv = [sys.executable, "-X", "faulthandler", "-m", work.get("module", "consuming.consumer_process"), json.dumps(given)]
+        argv = [
+            sys.executable,
+            "-X",
+            "faulthandler",
+            "-m",
+            work.get("module", "consuming.consumer_process"),
+            json.dumps(given),
+        ]
         environment = {**os.environ, "PYTHONPATH": str(TESTS)}
         log = self.folder / f"log-{uuid4().hex[:6]}"
         with log.open("w") as errors, subprocess.Popen(argv, env=environment, stderr=errors) as child:
@@ -98,13 +104,5 @@ class Consuming:
         assert reached, f"not in time: {what}; {self.log.read_text()}"
         assert condition(), f"the process ended before {what}; {self.log.read_text()}"
 
-    def stand_still(self) -> None:
-        self.child.send_signal(signal.SIGSTOP)
-        assert process.until(lambda: _state(self.child.pid) == "T", PATIENCE)
-
     def wake(self) -> None:
         self.child.send_signal(signal.SIGCONT)
-
-
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]

@@ -13,7 +13,7 @@ from fencepost.consuming.consumer import Consumption
 from fencepost.consuming.settings import ConsumerSettings
 from fencepost.errors import Refused
 from fencepost.guarantee import Guarantee
-from fencepost.lab.crash import visits
+from fencepost.lab.crash import standing, visits
 from fencepost.producing.producer import Producer
 
 EVENTS = 60
@@ -50,8 +50,7 @@ def test_exactly_once_a_zombie_that_wakes_up_after_its_successor_writes_nothing(
     group.produce(range(EVENTS))
     work: dict[str, Any] = {**EXACTLY_ONCE, "dsn": group.stack.dsn, "table": table, "settings": QUICK}
     with group.process(**work, crash=[step, "stop", str(witness), 2]) as zombie:
-        zombie.wait_until(lambda: visits(witness) and visits(witness)[-1].acted, "it stands in mid-transaction")
-        zombie.stand_still()
+        zombie.wait_until(lambda: standing(witness), "it stands in mid-transaction")
         with group.process(**work) as successor:
             assert successor.ended() == 0, successor.log.read_text()
         assert _rows(group, table) == list(range(EVENTS))
@@ -65,8 +64,7 @@ def test_control_a_zombie_with_an_effect_elsewhere_doubles(group: Group, tmp_pat
     work: dict[str, Any] = {"guarantee": "at-least-once", "commit": "sync", "settings": QUICK}
     witness = tmp_path / "witness"
     with group.process(**work, crash=["written", "stop", str(witness), 2]) as zombie:
-        zombie.wait_until(lambda: visits(witness) and visits(witness)[-1].acted, "it has processed and not committed")
-        zombie.stand_still()
+        zombie.wait_until(lambda: standing(witness), "it has processed and not committed")
         with group.process(**work) as successor:
             assert successor.ended() == 0, successor.log.read_text()
         zombie.wake()

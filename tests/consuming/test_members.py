@@ -20,7 +20,7 @@ from fencepost.consuming.consumer import Consumption
 from fencepost.consuming.events import Event
 from fencepost.consuming.settings import ConsumerSettings
 from fencepost.guarantee import Guarantee
-from fencepost.lab.crash import visits
+from fencepost.lab.crash import standing
 from fencepost.lab.proxy import Action, Api, Rule
 from fencepost.lab.scenarios.field import Field
 from fencepost.local import Stack
@@ -160,8 +160,7 @@ def test_at_most_once_a_member_that_stalls_and_wakes_up_doubles_nothing(
     stalled = {**SOON, "max.poll.interval.ms": "2000"}
     work: dict[str, Any] = {"guarantee": "at-most-once", "commit": commit, "settings": stalled}
     with group.process(**work, crash=["advanced", "stop", str(witness), 2]) as zombie:
-        zombie.wait_until(lambda: visits(witness) and visits(witness)[-1].acted, "it has committed and not processed")
-        zombie.stand_still()
+        zombie.wait_until(lambda: standing(witness), "it has committed and not processed")
         with group.process(**work) as successor:
             assert successor.ended() == 0, successor.log.read_text()
         zombie.wake()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from consuming.relays import Relay
-from fencepost.lab.crash import visits
+from fencepost.lab.crash import standing, visits
 from fencepost.local import Stack
 from spark.drivers import pipeline_process, wait_for
 
@@ -61,7 +61,7 @@ def test_a_member_that_stands_still_is_replaced_and_fenced_when_it_wakes(
     relay.produce(range(COUNT))
     spec = relay.declare()
     with pipeline_process(spec, "--crash", step, "1", "stop", str(witness)) as zombie:
-        zombie.wait_until(lambda: visits(witness), "it stands still in the middle of a batch")
+        zombie.wait_until(lambda: standing(witness), "it stands still in the middle of a batch")
         with pipeline_process(spec) as successor:
             successor.wait_until(lambda: relay.lost(COUNT) == 0, "the successor was given everything")
             relay.produce(range(COUNT, COUNT + 100))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.lab.crash import visits
+from fencepost.lab.crash import standing, visits
 from spark.drivers import go_on, pipeline_process
 from spark.faults import SortAndStop
 from spark.flows import Flow
@@ -87,7 +87,7 @@ def test_a_stopped_driver_is_fenced_when_it_goes_on_after_its_successor(flow: Fl
     started = tmp_path / "started"
     spec = flow.declare(transform=SORTED)
     with pipeline_process(spec, "--once", "--crash", "started", "0", "stop", str(started)) as driver:
-        driver.wait_until(lambda: visits(started), "the driver stands before its transaction")
+        driver.wait_until(lambda: standing(started), "the driver stands before its transaction")
         driver.stop()
         assert _done(flow) == 4
         assert flow.run(transform=SORTED).rows == 400
@@ -109,7 +109,7 @@ def test_a_stopped_task_is_fenced_when_it_goes_on_after_its_successor(flow: Flow
     in_task = tmp_path / "in-task"
     transform = SortAndStop(LATE, in_task).in_file(tmp_path)
     with pipeline_process(flow.declare(transform=transform), "--once") as driver:
-        driver.wait_until(lambda: visits(in_task) and _done(flow) == 3, "three tasks are done, one is in its rows")
+        driver.wait_until(lambda: standing(in_task) and _done(flow) == 3, "three tasks are done, one is in its rows")
         driver.stop()
         assert flow.run(transform=transform).rows == 8_000
         driver.go_on()

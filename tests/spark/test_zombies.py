@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.lab.crash import visits
+from fencepost.lab.crash import standing
 from spark.drivers import pipeline_process
 from spark.faults import StopOn
 from spark.flows import Flow
@@ -22,7 +22,7 @@ def test_a_stopped_driver_is_fenced_when_it_goes_on_after_its_successor(flow: Fl
     transform = StopOn(LATE, in_copy).in_file(tmp_path)
     spec = flow.declare(transform=transform)
     with pipeline_process(spec, "--once", "--crash", "started", "0", "stop", str(started)) as driver:
-        driver.wait_until(lambda: visits(started) and visits(in_copy), "both tasks stand still")
+        driver.wait_until(lambda: standing(started) and standing(in_copy), "both tasks stand still")
         assert flow.in_mid_copy()
         driver.stop()
         assert flow.positions() == {0: 0, 1: 0}
@@ -45,7 +45,7 @@ def test_control_under_at_least_once_the_stopped_driver_writes_what_its_successo
     started = tmp_path / "started"
     spec = flow.declare(guarantee="at-least-once")
     with pipeline_process(spec, "--once", "--crash", "started", "0", "stop", str(started)) as driver:
-        driver.wait_until(lambda: visits(started), "the task stands still")
+        driver.wait_until(lambda: standing(started), "the task stands still")
         driver.stop()
         flow.run(guarantee="at-least-once")
         flow.assert_exact(200)

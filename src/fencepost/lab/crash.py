@@ -20,6 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fencepost.machine import process
 from fencepost.model import Batch, Step, TopicPartition
 
 T = TypeVar("T")
@@ -84,6 +85,13 @@ class MidCopy:
 def visits(witness: Path) -> list[Visit]:
     """Who came by so far; nobody where there is no file yet."""
     return [Visit(**json.loads(line)) for line in witness.read_text().splitlines()] if witness.exists() else []
+
+
+def standing(witness: Path) -> bool:
+    """Does somebody stand still there? The line is written just before: a SIGSTOP of another's between the two would
+    leave one more for after the SIGCONT."""
+    actors = (process.identify(visit.pid) for visit in visits(witness) if visit.acted)
+    return any(actor is not None and process.stopped(actor) for actor in actors)
 
 
 def _visit(witness: Path, where: str, time: int, deed: Deed) -> None:
