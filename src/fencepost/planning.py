@@ -112,7 +112,7 @@ class Plan:
 def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
     """Raises what a run would raise before its first batch. Offline it looks at the file and the transform only."""
     require(spec.guarantee, [*reader_findings(spec.reader_settings), *_loops(spec)])
-    seen = _preview(spec)
+    seen = trial(spec)
     merge = spec.sink.options.merge
     traits = TRAITS[spec.sink.format]
     require_key(merge, seen.columns.names, seen.provenance)
@@ -153,7 +153,8 @@ def _warnings(seen: Preview, merge: Merge | None, face: Face) -> list[str]:
     return warnings
 
 
-def _preview(spec: PipelineSpec) -> Preview:
+def trial(spec: PipelineSpec) -> Preview:
+    """What the engine makes of the transform. Raises Usage where it does not fit the source."""
     if spec.engine is EngineName.PYTHON:
         from fencepost.consuming.preview import preview as in_python
 
