@@ -51,7 +51,7 @@ def run(*words: str, env: dict[str, str] | None = None) -> Ended:
         argv,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,  # Spark starts in half a minute beside others
         stdin=subprocess.DEVNULL,
         env={**os.environ, **(env or {})},
         check=False,
