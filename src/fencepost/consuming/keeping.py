@@ -46,6 +46,9 @@ class Keeper(Protocol):
     def position(self, partition: TopicPartition) -> int:
         """Where it stands now: what to read again after trouble."""
 
+    def stands(self) -> Mapping[TopicPartition, int]:
+        """The stored positions of all partitions, whoever owns them."""
+
     def give_back(self, partitions: set[TopicPartition], finished: Batch[Messages] | None) -> None:
         """They are asked back: everything that is done is durable on return, the batch in hand if it was finished."""
 

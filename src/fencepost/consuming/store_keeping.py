@@ -215,6 +215,9 @@ class StoreKeeper:
             self._under_way.pop(partition, None)
         return self._lane(partition).submit(lambda store: store.positions(self._settings.group)[partition]).result()
 
+    def stands(self) -> Mapping[TopicPartition, int]:
+        return self._lanes[0].submit(lambda store: store.positions(self._settings.group)).result()
+
     def answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
         if self._mirror is not None:
             self._mirror.answered(error, partitions)
