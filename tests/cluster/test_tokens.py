@@ -5,29 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from cluster.secured import USER, SecuredBroker, secured_broker
+from cluster.secured import SecuredBroker
 from cluster.secured_flow import SecuredFlow, secured_flow
-from cluster.tokens import TokenPlace, token_place
+from cluster.tokens import TokenPlace
 from fencepost.local import Stack
 
 Command = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[SecuredBroker]:
-    with secured_broker(f"canary-of-kafka-{uuid4().hex}") as broker:
-        yield broker
-
-
-@pytest.fixture
-def tokens(broker: SecuredBroker) -> Iterator[TokenPlace]:
-    certificates, secret = broker.certificates, f"canary-of-the-client-{uuid4().hex}"
-    with token_place(certificates.tokens, certificates.broker, USER, secret) as place:
-        yield place
 
 
 @pytest.fixture

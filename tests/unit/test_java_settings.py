@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,7 +87,8 @@ TOKENS_IN_JAVA = {
     "sasl.mechanism": "OAUTHBEARER",
     "sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
     "sasl.oauthbearer.token.endpoint.url": "https://a/token",
-    "sasl.jaas.config": f'{OAUTH}.OAuthBearerLoginModule required clientId="me" clientSecret="a\\"b" scope="s" '
+    "sasl.jaas.config": f'{OAUTH}.OAuthBearerLoginModule required password="none" clientId="me" clientSecret="a\\"b" '
+    'scope="s" '
     'ssl.truststore.location="/ca.pem" ssl.truststore.type="PEM" extension_one="1" extension_two="2";',
 }
 TOKENS = {
@@ -106,6 +108,13 @@ def test_where_tokens_come_from_is_translated_both_ways() -> None:
     assert java_settings(TOKENS_IN_JAVA) == TOKENS_IN_JAVA
     assert librdkafka_settings(TOKENS_IN_JAVA) == TOKENS
     assert librdkafka_settings(TOKENS) == TOKENS
+
+
+def test_what_spark_logs_of_the_line_shows_no_secret() -> None:
+    line = java_settings({**TOKENS, "sasl.oauthbearer.client.secret": "hunter2"})["sasl.jaas.config"]
+    logged = re.sub('password=".*"', "", line)  # as its KafkaRedactionUtil does
+    assert "hunter2" in line
+    assert "hunter2" not in logged
 
 
 def test_kafkas_newer_words_for_tokens_do_as_well() -> None:

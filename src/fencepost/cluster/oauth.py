@@ -27,6 +27,9 @@ _OPTIONS = {  # Java's, in the order of its documentation, and librdkafka's word
     "ssl.truststore.location": "https.ca.location",
     "ssl.truststore.certificates": "https.ca.pem",
 }
+# Spark logs the line at DEBUG, and hides what stands between `password="` and its last quotation mark, not this secret.
+# An option of that name, which nobody reads, in front of all others hides them too.
+_VEIL = {"password": "none"}
 _NEWER = {  # Kafka 4.1's words, which librdkafka has too
     "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
@@ -42,6 +45,8 @@ def from_java(options: dict[str, str], rest: dict[str, str]) -> dict[str, str]:
             f"set it to {HANDLER}",
         )
     kind = options.pop("ssl.truststore.type", "PEM").upper()
+    if options.get("password") == _VEIL["password"]:
+        del options["password"]
     extensions = {name: options.pop(name) for name in list(options) if name.startswith(_EXTENSION)}
     unknown = sorted(options.keys() - _OPTIONS.keys())
     if unknown or kind != "PEM":
@@ -66,7 +71,7 @@ def to_java(rest: dict[str, str]) -> dict[str, str]:
     for name in _REQUIRED:
         if not given.get(name):
             raise Usage(f"{name} is missing: {MECHANISM} needs it", "set it")
-    options = {name: given[word] for name, word in _OPTIONS.items() if word in given}
+    options = {**_VEIL, **{name: given[word] for name, word in _OPTIONS.items() if word in given}}
     if "https.ca.location" in given or "https.ca.pem" in given:
         options["ssl.truststore.type"] = "PEM"
     for extension in filter(None, given.get(_EXTENSIONS, "").split(",")):
