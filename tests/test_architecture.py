@@ -22,6 +22,7 @@ ALLOWED = {
     "rules": CORE,
     "news": {"model"},
     "spec": CORE,
+    "gaps": {"model", "news", "delivery", "cluster"},
     "transforms": {"errors"},
     "machine": {"errors"},
     "cluster": CORE | {"rules"},
@@ -31,10 +32,10 @@ ALLOWED = {
     "sinks": CORE | {"delivery", "rules", "ledgers", "outcome", "cluster", "producing", "halving"},
     "audit": CORE | {"outcome", "cluster", "sinks", "spec", "spark"},
     "spark": CORE
-    | {"delivery", "rules", "news", "spec", "transforms", "halving", "rows", "cluster", "sinks", "machine"},
+    | {"delivery", "rules", "news", "gaps", "spec", "transforms", "halving", "rows", "cluster", "sinks", "machine"},
     "rows": {"errors", "model", "halving", "transforms", "sinks"},
     "consuming": CORE
-    | {"delivery", "rules", "news", "patience", "spec", "transforms", "rows", "halving", "cluster", "sinks"},
+    | {"delivery", "rules", "news", "gaps", "patience", "spec", "transforms", "rows", "halving", "cluster", "sinks"},
     "standby": {"errors", "news", "spec", "sinks"},
     "refusals": CORE | {"rules"},
     "pipeline": CORE | {"delivery", "news", "rules", "patience", "spec", "spark", "consuming", "standby"},
@@ -44,6 +45,7 @@ ALLOWED = {
     "status": {"model", "spec", "cluster", "standing"},
     "repositioning": {"model", "spec", "cluster", "standing"},
     "planning": CORE | {"rules", "rows", "spec", "cluster", "sinks", "spark", "consuming", "standing"},
+    "preparing": {"rows", "rules", "spec", "sinks", "planning"},
     "local": {"errors", "machine"},
     "lab": CORE | {"delivery", "audit", "local", "cluster", "machine", "outcome", "producing"},
     "demo": CORE | {"outcome", "audit", "cluster", "producing", "local", "machine", "spec"},

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from fencepost.errors import Usage
 from fencepost.model import TopicPartition
-from fencepost.news import BatchDone, News, Started, Waiting
+from fencepost.news import BatchDone, News, Skipped, Started, Waiting
 
 BATCH_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
@@ -28,6 +28,9 @@ class Metrics:
         self._records = Counter("fencepost_records", "Offsets that were gone over.", names, registry=own)
         self._rows = Counter("fencepost_rows", "Rows that landed.", names, registry=own)
         self._dead = Counter("fencepost_dead", "Records that were put aside.", names, registry=own)
+        self._skipped = Counter(
+            "fencepost_skipped", "Offsets that were gone before they were read.", names, registry=own
+        )
         self._batch = Histogram(
             "fencepost_batch_seconds", "From one batch's end to the next.", names, buckets=BATCH_SECONDS, registry=own
         )
@@ -35,7 +38,7 @@ class Metrics:
         self._retries = Counter("fencepost_retries", "How often something did not answer.", names, registry=own)
         self._fenced = Gauge("fencepost_fenced", "1 when another run took over.", names, registry=own)
         self._marked = monotonic()
-        for each in (self._records, self._rows, self._dead, self._retries, self._fenced):
+        for each in (self._records, self._rows, self._dead, self._skipped, self._retries, self._fenced):
             each.labels(pipeline)  # zero, and not absent, before the first of them
 
     def __call__(self, news: News) -> None:
@@ -48,6 +51,8 @@ class Metrics:
                 self._landed(news)
             case Waiting():
                 self._retries.labels(self._pipeline).inc()
+            case Skipped():
+                self._skipped.labels(self._pipeline).inc(news.span.end - news.span.start)
 
     def _landed(self, done: BatchDone) -> None:
         self._stand(done.positions)

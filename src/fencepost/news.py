@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from fencepost.model import TopicPartition
+from fencepost.model import Span, TopicPartition
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,15 @@ class Waiting:
     seconds: float | None  # until the next try; None: it only waits for an answer
 
 
-News = Started | BatchDone | Waiting
+@dataclass(frozen=True)
+class Skipped:
+    """These offsets were gone before they were read, and the pipeline allows to go on behind them."""
+
+    partition: TopicPartition
+    span: Span
+
+
+News = Started | BatchDone | Waiting | Skipped
 Listener = Callable[[News], None]
 
 

@@ -16,9 +16,9 @@ from uuid import UUID, uuid4
 from pydantic import ValidationError
 
 from fencepost.delivery import Ledger, Observer, nobody
-from fencepost.errors import FencepostError, Rewound, Unknown, Unreachable, Usage
+from fencepost.errors import FencepostError, RecordsGone, Rewound, Unknown, Unreachable, Usage
 from fencepost.model import Landed, Tenure, TopicPartition
-from fencepost.news import BatchDone, Listener, News, PartitionsAdded, Started, Waiting, unheard
+from fencepost.news import BatchDone, Listener, News, PartitionsAdded, Skipped, Started, Waiting, unheard
 from fencepost.patience import Patience
 from fencepost.rules import reader_findings, require
 from fencepost.spec import EngineName, PipelineSpec, load
@@ -58,6 +58,12 @@ class Summary:
     dead: int = 0
     restarts: int = 0
     positions: dict[TopicPartition, int] = field(default_factory=dict)
+    gaps: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)  # where each ends: one may be told twice
+
+    @property
+    def skipped(self) -> int:
+        """Offsets that were gone before they were read."""
+        return sum(end - start for (_, start), end in self.gaps.items())
 
     def add(self, done: BatchDone) -> None:
         self.batches += 1
@@ -97,7 +103,7 @@ class Pipeline:
 
         `standby`: begins when no other run of the pipeline is alive.
         """
-        require(self.spec.guarantee, reader_findings({**self.spec.kafka, **self.spec.spark}))
+        require(self.spec.guarantee, reader_findings(self.spec.reader_settings))
         if standby:
             stand_by(self.spec, self._stop, self._listen)
         summary = Summary()
@@ -112,6 +118,8 @@ class Pipeline:
                 if isinstance(news, BatchDone):
                     patience.renew()
                     summary.add(news)
+                if isinstance(news, Skipped):
+                    summary.gaps[news.partition, news.span.start] = news.span.end
                 self._listen(news)
 
             first, runs = dict(tenure.positions), [tenure.run]
@@ -125,6 +133,10 @@ class Pipeline:
                     self._wait(patience, trouble)
                 except PartitionsAdded:
                     pass
+                except RecordsGone as gone:
+                    if self.spec.source.fail_on_data_loss:
+                        raise
+                    self._listen(Waiting(gone.message, 0.0))  # the next try begins behind them
                 summary.restarts += 1
                 tenure = self._resume(engine, tenure, patience)
                 first, runs = {**tenure.positions, **first}, [*runs, tenure.run]

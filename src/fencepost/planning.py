@@ -111,8 +111,8 @@ class Plan:
 
 def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
     """Raises what a run would raise before its first batch. Offline it looks at the file and the transform only."""
-    require(spec.guarantee, [*reader_findings({**spec.kafka, **spec.spark}), *_loops(spec)])
-    seen = _preview(spec)
+    require(spec.guarantee, [*reader_findings(spec.reader_settings), *_loops(spec)])
+    seen = trial(spec)
     merge = spec.sink.options.merge
     traits = TRAITS[spec.sink.format]
     require_key(merge, seen.columns.names, seen.provenance)
@@ -153,7 +153,8 @@ def _warnings(seen: Preview, merge: Merge | None, face: Face) -> list[str]:
     return warnings
 
 
-def _preview(spec: PipelineSpec) -> Preview:
+def trial(spec: PipelineSpec) -> Preview:
+    """What the engine makes of the transform. Raises Usage where it does not fit the source."""
     if spec.engine is EngineName.PYTHON:
         from fencepost.consuming.preview import preview as in_python
 
@@ -165,8 +166,9 @@ def _preview(spec: PipelineSpec) -> Preview:
 
 def _hops(spec: PipelineSpec, merge: Merge | None, face: Face) -> list[HopPlan]:
     function = spec.transform is not None and spec.transform.sql is None
+    gone = "stop the run" if spec.source.fail_on_data_loss else "are gone over, and counted"
     return [
-        HopPlan("topic to reader", "only committed records are read; records that are gone stop the run"),
+        HopPlan("topic to reader", f"only committed records are read; records that are gone {gone}"),
         *([HopPlan("transform", OWN_EFFECTS)] if function else []),
         HopPlan("reader to sink", (READER_WHY if face is Face.PARTITION else STAGED_WHY)[spec.guarantee]),
         *([HopPlan("rows of one key", merge_why(merge, spec.guarantee))] if merge else []),
@@ -226,7 +228,7 @@ def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Pl
     topic = TopicReader(cluster, spec.source.topic)
     fitting, exists = _target(spec, cluster, columns)
     stored = standing(spec)
-    resume = topic.positions(stored.positions, spec.source.start)
+    resume = topic.positions(stored.positions, spec.source.start, skip_gone=not spec.source.fail_on_data_loss)
     ends = topic.ends(resume)
     facts = [facts for name in _topics(spec) if (facts := topic_facts(cluster, name))]
     limits = [finding for each in facts for finding in topic_findings(each)]

@@ -301,9 +301,9 @@ _PITFALLS: Mapping[str, tuple[str | None, str, str, frozenset[Guarantee]]] = {
     ),
     "failondataloss": (
         "false",
-        "records that are gone would be skipped without a word",
+        "records that were gone before they were read would be gone over",
         "leave it away; after a loss, say where to go on with `fencepost positions set`",
-        frozenset(),
+        MAY_LOSE,
     ),
     "isolation.level": (
         "read_uncommitted",

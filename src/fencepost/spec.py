@@ -70,6 +70,9 @@ class SourceSpec(_Part):
     fields: str | None = Field(
         None, alias="schema", description='of JSON values, as in "id long, amount decimal(10,2)"'
     )
+    fail_on_data_loss: bool = Field(
+        True, alias="failOnDataLoss", description="false: go over records that are gone before they were read"
+    )
 
     @field_validator("start", mode="wrap")
     @classmethod
@@ -218,6 +221,11 @@ class PipelineSpec(_Part):
         return self
 
     @property
+    def reader_settings(self) -> dict[str, str]:
+        """Everything that says how the topic is read, for the rules."""
+        return {**self.kafka, **self.spark, "failOnDataLoss": str(self.source.fail_on_data_loss).lower()}
+
+    @property
     def postgres(self) -> PostgresOptions:
         """The options of a PostgreSQL sink. Raises Usage where it is another."""
         if not isinstance(self.sink.options, PostgresOptions):
@@ -229,6 +237,8 @@ class PipelineSpec(_Part):
     def _texts(cls, settings: object) -> object:
         if not isinstance(settings, Mapping):
             return settings
+        if any(str(key).lower() in ("failondataloss", "kafka.failondataloss") for key in settings):
+            raise PydanticCustomError("source", "failOnDataLoss belongs to the source: write it under source")
         return {str(key): _text(value) for key, value in settings.items()}
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from cluster.secured import USER, SecuredBroker, secured_broker
+from cluster.tokens import TokenPlace, token_place
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.topics import TopicRequest, create_topic
 from fencepost.local import Stack
@@ -51,7 +53,7 @@ def run(*words: str, env: dict[str, str] | None = None) -> Ended:
         argv,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,  # Spark starts in half a minute beside others
         stdin=subprocess.DEVNULL,
         env={**os.environ, **(env or {})},
         check=False,
@@ -74,6 +76,20 @@ def fencepost(stack: Stack) -> Command:
 @pytest.fixture
 def cluster(stack: Stack) -> Cluster:
     return Cluster({"bootstrap.servers": stack.bootstrap_servers})
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[SecuredBroker]:
+    """One for all that get in by password or by token; who may do what is each test's own."""
+    with secured_broker(f"canary-of-kafka-{uuid.uuid4().hex}") as broker:
+        yield broker
+
+
+@pytest.fixture
+def tokens(broker: SecuredBroker) -> Iterator[TokenPlace]:
+    certificates, secret = broker.certificates, f"canary-of-the-client-{uuid.uuid4().hex}"
+    with token_place(certificates.tokens, certificates.broker, USER, secret) as place:
+        yield place
 
 
 @pytest.fixture

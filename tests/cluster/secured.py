@@ -1,4 +1,4 @@
-"""A broker that lets in only who has a certificate's trust, a password and a right: SASL_SSL, SCRAM and ACLs."""
+"""A broker that lets in only who has a certificate's trust, a password or a token, and a right: SASL_SSL and ACLs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from cluster.tokens import CLIENT, SCOPE, TokenKey, TokenPlace
 from fencepost.cluster.client import Cluster
 from fencepost.local import cds, kafka, ports
 from fencepost.local.kafka import Runtime
@@ -27,7 +28,9 @@ from fencepost.machine.progress import Silent
 
 USER = "carrier"
 MECHANISM = "SCRAM-SHA-512"
-_LISTENERS = ("SECURE", "MISNAMED", "DIRECT", "CONTROLLER")
+_LISTENERS = ("SECURE", "MISNAMED", "TOKENS", "DIRECT", "CONTROLLER")
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
+_ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed"
 _PATIENCE = 90.0
 
 
@@ -42,6 +45,7 @@ class Certificates:
         self.stranger = self._authority("stranger")
         self.broker = self._signed("broker", f"IP:{ports.HOST},DNS:localhost")
         self.misnamed = self._signed("misnamed", "DNS:elsewhere.example")
+        self.tokens = TokenKey(openssl, folder / "stranger.key")
 
     def _authority(self, name: str) -> Path:
         self._new(name, "-x509", "-subj", f"/CN={name}", "-days", "2", "-out", f"{name}.pem")
@@ -105,6 +109,37 @@ class SecuredBroker:
             "ssl.truststore.location": str(self.certificates.authority),
         }
 
+    def with_tokens(self, place: TokenPlace, secret: str | None = None) -> dict[str, str]:
+        """What a client needs that comes with a token, in librdkafka's words."""
+        return {
+            "bootstrap.servers": f"{ports.HOST}:{self.ports['TOKENS']}",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.token.endpoint.url": place.url,
+            "sasl.oauthbearer.client.id": CLIENT,
+            "sasl.oauthbearer.client.secret": secret or place.secret,
+            "sasl.oauthbearer.scope": SCOPE,
+            "https.ca.location": str(self.certificates.authority),
+            "ssl.ca.location": str(self.certificates.authority),
+        }
+
+    def with_tokens_in_java(self, place: TokenPlace) -> dict[str, str]:
+        """The same in Java's."""
+        options = {"clientId": CLIENT, "clientSecret": place.secret, "scope": SCOPE, "ssl.truststore.type": "PEM"}
+        options["ssl.truststore.location"] = str(self.certificates.authority)
+        line = " ".join(f'{name}="{value}"' for name, value in options.items())
+        return {
+            "bootstrap.servers": f"{ports.HOST}:{self.ports['TOKENS']}",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.login.callback.handler.class": f"{_OAUTH}.OAuthBearerLoginCallbackHandler",
+            "sasl.oauthbearer.token.endpoint.url": place.url,
+            "sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required {line};",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.certificates.authority),
+        }
+
     def allow(self, resource: ResourceType, name: str, *operations: AclOperation, prefix: bool = False) -> None:
         """The user may do this from now on."""
         pattern = ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL
@@ -129,12 +164,19 @@ def secured_broker(password: str) -> Iterator[SecuredBroker]:
         runtime = cds.with_archive(Runtime(java.find(), jars.fetch("broker", progress=Silent())), Silent())
         with process.errand(_formatting(runtime, folder, password)) as formatting:
             assert formatting.wait() == 0, (folder / "out.log").read_text()
-        with process.errand(kafka.serving(runtime, folder, folder)) as running:
+        with process.errand(_serving(runtime, folder, broker)) as running:
             direct = {1: taken["DIRECT"]}
             ready = process.until(lambda: running.poll() is not None or kafka.usable(direct, 1), _PATIENCE, 0.05)
             assert ready, "the broker does not answer"
             assert running.poll() is None, (folder / "server.log").read_text()[-4000:]
             yield broker
+
+
+def _serving(runtime: Runtime, folder: Path, broker: SecuredBroker) -> Program:
+    """Kafka reads no file of keys that it was not allowed to."""
+    program, keys = kafka.serving(runtime, folder, folder), broker.certificates.tokens.published
+    allowed = f"-D{_ALLOWED}.urls={keys.as_uri()} -D{_ALLOWED}.files={keys}"
+    return replace(program, env={**program.env, "JAVA_TOOL_OPTIONS": allowed})
 
 
 def _formatting(runtime: Runtime, folder: Path, password: str) -> Program:
@@ -155,7 +197,8 @@ def _properties(broker: SecuredBroker) -> str:
         "listeners": ",".join(own.values()),
         "advertised.listeners": ",".join(told),
         "inter.broker.listener.name": "DIRECT",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,DIRECT:PLAINTEXT,SECURE:SASL_SSL,MISNAMED:SASL_SSL",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,DIRECT:PLAINTEXT,SECURE:SASL_SSL,MISNAMED:SASL_SSL,"
+        "TOKENS:SASL_SSL",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",  # who comes through DIRECT, and the controller
         "auto.create.topics.enable": "false",
@@ -175,4 +218,13 @@ def _properties(broker: SecuredBroker) -> str:
                 "org.apache.kafka.common.security.scram.ScramLoginModule required;"
             ),
         }
+    tokens = "listener.name.tokens"
+    settings |= {
+        f"{tokens}.ssl.keystore.type": "PEM",
+        f"{tokens}.ssl.keystore.location": str(broker.certificates.broker),
+        f"{tokens}.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{tokens}.oauthbearer.sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required;",
+        f"{tokens}.oauthbearer.sasl.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
+        f"{tokens}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": broker.certificates.tokens.published.as_uri(),
+    }
     return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from fencepost.cluster.client import Cluster, wait_until
 from fencepost.cluster.groups import describe_group
@@ -85,3 +85,32 @@ def test_a_group_whose_topic_is_gone_can_be_looked_at(cluster: Cluster, consumer
     for one in describe_group(cluster, topic).partitions:
         assert one.end_offset is None
         assert one.lag is None
+
+
+def test_a_position_that_an_open_transaction_holds_is_told_as_it_was(
+    stack: Stack, cluster: Cluster, topic: str, produce: Callable[[int], None]
+) -> None:
+    produce(5)
+    here = {"bootstrap.servers": stack.bootstrap_servers, "group.id": topic}
+    reader = Consumer(here)
+    producer = Producer({"bootstrap.servers": stack.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(60)
+
+    def move(position: int) -> None:
+        producer.begin_transaction()
+        offset = TopicPartition(topic, 0, position)
+        producer.send_offsets_to_transaction([offset], reader.consumer_group_metadata(), 60)
+
+    def positions() -> list[int | None]:
+        return [one.position for one in describe_group(cluster, topic).partitions]
+
+    try:
+        move(2)
+        producer.commit_transaction(60)
+        assert wait_until(lambda: positions() == [2], 20)
+        move(4)
+        assert positions() == [2]
+        producer.commit_transaction(60)
+        assert wait_until(lambda: positions() == [4], 20)
+    finally:
+        reader.close()

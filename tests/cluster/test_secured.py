@@ -13,19 +13,14 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from cluster.secured import SecuredBroker, secured_broker
+from cluster.secured import SecuredBroker
 from cluster.secured_flow import SecuredFlow, secured_flow
+from cluster.tokens import TokenPlace
 from fencepost.audit.readers import read_committed
 from fencepost.local import Stack, ports
 from spark.drivers import run_command
 
 Command = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[SecuredBroker]:
-    with secured_broker(f"canary-of-kafka-{uuid4().hex}") as broker:
-        yield broker
 
 
 @pytest.fixture
@@ -176,8 +171,9 @@ PAGES = (
 
 @pytest.mark.proof
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("by", ["password", "token"])
 def test_on_spark_neither_argv_nor_environment_nor_page_nor_log_shows_a_secret(
-    guarded: SecuredFlow, elsewhere: Command, tmp_path: Path
+    guarded: SecuredFlow, tokens: TokenPlace, tmp_path: Path, by: str
 ) -> None:
     guarded.produce(range(100))
     port, events = ports.choose(None, ()), tmp_path / "events"
@@ -193,7 +189,8 @@ def test_on_spark_neither_argv_nor_environment_nor_page_nor_log_shows_a_secret(
         "spark.hadoop.fs.s3a.secret.key": (own := f"canary-of-spark-{uuid4().hex}"),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={talkative(tmp_path)}",
     }
-    spec = guarded.declare(guarded.broker.as_librdkafka(), engine="spark", spark=spark)
+    kafka = guarded.broker.as_librdkafka() if by == "password" else guarded.broker.with_tokens(tokens)
+    spec = guarded.declare(kafka, engine="spark", spark=spark)
     with run_command(spec, "--format", "json") as driver:
         driver.wait_until(lambda: guarded.landed() == list(range(100)), "the events land")
         processes = [psutil.Process(one.pid) for one in driver.family()]
@@ -207,7 +204,19 @@ def test_on_spark_neither_argv_nor_environment_nor_page_nor_log_shows_a_secret(
     assert any("sasl.jaas.config = [hidden]" in text for text in logs)  # they are there, and so talkative
     assert any(guarded.name in text for text in written)
     assert "fs.s3a.secret.key" in "".join(pages)
-    assert shown((own, *guarded.secrets), *argv, *environments, *pages, *logs, *written, driver.told()) == []
+    assert bool(tokens.given) == (by == "token")
+    assert (
+        shown(
+            (own, tokens.secret, *tokens.given, *guarded.secrets),
+            *argv,
+            *environments,
+            *pages,
+            *logs,
+            *written,
+            driver.told(),
+        )
+        == []
+    )
 
 
 def talkative(folder: Path) -> Path:

@@ -95,7 +95,7 @@ def test_a_topic_deleted_while_it_is_read_ends_the_run(flow: Flow) -> None:
 def test_a_position_behind_the_end_of_the_topic_is_refused(flow: Flow) -> None:
     _landed(flow, range(100))
     flow.sql("UPDATE fencepost.positions SET position = 999 WHERE pipeline = %s AND partition = 1", flow.name)
-    refusal = _refused(flow, RecordsGone)
+    refusal = _refused(flow, PositionLost)
     assert f"{flow.partition(1)}: the stored position is 999, and the topic ends at 50" in refusal.message
 
 

@@ -14,7 +14,7 @@ from fencepost.news import News, Waiting
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.ledger import heartbeat
 from fencepost.spec import load
-from fencepost.standby import stand_by
+from fencepost.standby import STALE_SECONDS, stand_by
 from spark.drivers import never, run_command, wait_for
 from spark.flows import Flow
 
@@ -50,6 +50,8 @@ def test_when_the_owner_is_killed_the_one_that_stood_by_carries_on(flow: Flow, t
         owner.wait_until(lambda: len(flow.landed()) == 100, "the owner carries")
         with run_command(spec, "--standby", "--format", "json") as other:
             other.wait_until(lambda: other.news("waiting"), "the other stands by")
+            silence = STALE_SECONDS + 5  # after so long without a word the owner would count as gone
+            never(other.spark, "it takes an owner that lives and idles for a dead one, and begins", silence)
             flow.produce(range(100, 200))
             owner.wait_until(lambda: len(flow.landed()) == 200, "the owner goes on")
             assert not other.news("started")

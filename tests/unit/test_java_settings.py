@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,79 @@ def test_a_ticket_of_kerberos_becomes_javas_line() -> None:
         "sasl.kerberos.service.name": "kafka",
         "sasl.jaas.config": f'{line} principal="me@X";',
     }
+
+
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
+TOKENS_IN_JAVA = {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
+    "sasl.oauthbearer.token.endpoint.url": "https://a/token",
+    "sasl.jaas.config": f'{OAUTH}.OAuthBearerLoginModule required password="none" clientId="me" clientSecret="a\\"b" '
+    'scope="s" '
+    'ssl.truststore.location="/ca.pem" ssl.truststore.type="PEM" extension_one="1" extension_two="2";',
+}
+TOKENS = {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.token.endpoint.url": "https://a/token",
+    "sasl.oauthbearer.client.id": "me",
+    "sasl.oauthbearer.client.secret": 'a"b',
+    "sasl.oauthbearer.scope": "s",
+    "sasl.oauthbearer.extensions": "one=1,two=2",
+    "https.ca.location": "/ca.pem",
+}
+
+
+def test_where_tokens_come_from_is_translated_both_ways() -> None:
+    assert java_settings(TOKENS) == TOKENS_IN_JAVA
+    assert java_settings(TOKENS_IN_JAVA) == TOKENS_IN_JAVA
+    assert librdkafka_settings(TOKENS_IN_JAVA) == TOKENS
+    assert librdkafka_settings(TOKENS) == TOKENS
+
+
+def test_what_spark_logs_of_the_line_shows_no_secret() -> None:
+    line = java_settings({**TOKENS, "sasl.oauthbearer.client.secret": "hunter2"})["sasl.jaas.config"]
+    logged = re.sub('password=".*"', "", line)  # as its KafkaRedactionUtil does
+    assert "hunter2" in line
+    assert "hunter2" not in logged
+
+
+def test_kafkas_newer_words_for_tokens_do_as_well() -> None:
+    newer = {name.replace("bearer.client.", "bearer.client.credentials.client."): at for name, at in TOKENS.items()}
+    assert newer != TOKENS
+    assert java_settings(newer) == TOKENS_IN_JAVA
+
+
+@pytest.mark.parametrize("way", [java_settings, librdkafka_settings])
+@pytest.mark.parametrize(
+    ("instead", "key"),
+    [
+        ({"sasl.login.callback.handler.class": "com.example.Own"}, "sasl.login.callback.handler.class"),
+        ({"sasl.jaas.config": f'{OAUTH}.OAuthBearerLoginModule required own="hunter2";'}, "sasl.jaas.config"),
+    ],
+)
+def test_another_way_to_tokens_is_refused(
+    way: Callable[[dict[str, str]], object], instead: dict[str, str], key: str
+) -> None:
+    with pytest.raises(Usage) as refusal:
+        way({**TOKENS_IN_JAVA, **instead})
+    assert refusal.value.message.startswith(key)
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        {"sasl.oauthbearer.method": "default"},
+        {"sasl.oauthbearer.grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer"},
+        {"sasl.oauthbearer.client.secret": ""},
+        {"sasl.oauthbearer.assertion.file": "/a"},
+    ],
+)
+def test_what_only_librdkafka_can_do_for_a_token_is_refused_on_spark(instead: dict[str, str]) -> None:
+    with pytest.raises(Usage) as refusal:
+        java_settings({**TOKENS, **instead})
+    assert refusal.value.remedy
 
 
 def test_what_is_not_about_security_goes_along() -> None:

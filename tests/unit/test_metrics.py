@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost.errors import Usage
 from fencepost.metrics import Metrics, served
-from fencepost.model import TopicPartition
-from fencepost.news import BatchDone, Started, Waiting
+from fencepost.model import Span, TopicPartition
+from fencepost.news import BatchDone, Skipped, Started, Waiting
 
 ORDERS = TopicPartition("orders", 3)
 
@@ -35,11 +35,13 @@ def test_what_a_run_did_can_be_read_while_it_runs_and_no_longer() -> None:
         metrics(Started(uuid4(), 4, {ORDERS: 10}))
         metrics(BatchDone(0, {ORDERS: 110}, 100, 90, 10, 0, lag=7))
         metrics(Waiting("nobody answers", 1.0))
+        metrics(Skipped(ORDERS, Span(110, 113)))
         metrics.fenced()
         found = read(port)
         assert (found["fencepost_position"], found["fencepost_lag"], found["fencepost_epoch"]) == (110, 7, 4)
         assert (found["fencepost_records_total"], found["fencepost_rows_total"]) == (100, 90)
         assert (found["fencepost_dead_total"], found["fencepost_retries_total"]) == (10, 1)
+        assert found["fencepost_skipped_total"] == 3
         assert (found["fencepost_batch_seconds_count"], found["fencepost_fenced"]) == (1, 1)
     with pytest.raises(OSError, match="refused"):
         read(port)

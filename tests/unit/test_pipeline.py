@@ -12,10 +12,10 @@ import pytest
 from fencepost import patience
 from fencepost import pipeline as module
 from fencepost.delivery import Ledger, Observer, deliver
-from fencepost.errors import Fenced, FencepostError, Rewound, Unknown, Unreachable
+from fencepost.errors import Fenced, FencepostError, RecordsGone, Rewound, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
-from fencepost.news import BatchDone, News, PartitionsAdded, Started, Waiting
+from fencepost.news import BatchDone, Listener, News, PartitionsAdded, Skipped, Started, Waiting
 from fencepost.pipeline import Engine, Pipeline
 from fencepost.sinks.memory import Memory, MemoryStore
 from fencepost.spec import PipelineSpec
@@ -51,7 +51,7 @@ class StoryEngine:
     def topic_ids(self) -> Mapping[str, str]:
         return {"orders": "id-1"}
 
-    def carry(self, tenure: Tenure, once: bool, report: Callable[[BatchDone], None]) -> None:
+    def carry(self, tenure: Tenure, once: bool, report: Listener) -> None:
         for partition, position in tenure.positions.items():
             for offset in range(position, EVENTS):
                 self._trouble()
@@ -76,12 +76,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
 
 
-def run(engine: StoryEngine, news: list[News] | None = None, once: bool = True) -> module.Summary:
+def run(
+    engine: StoryEngine, news: list[News] | None = None, once: bool = True, spec: Mapping[str, object] = SPEC
+) -> module.Summary:
     @contextmanager
     def opened(_spec: PipelineSpec, _stop: Event, _see: Observer) -> Iterator[Engine]:
         yield engine
 
-    return Pipeline(SPEC, listen=(news if news is not None else []).append, engine=opened).run(once=once)
+    return Pipeline(spec, listen=(news if news is not None else []).append, engine=opened).run(once=once)
 
 
 def everything(partitions: int = 1) -> list[tuple[int, int]]:
@@ -159,6 +161,31 @@ def test_what_failed_attempts_had_committed_is_counted_by_the_ledger_under_every
     assert (summary.rows, summary.dead) == (100, 7)
     first = {TopicPartition("orders", 0): 0, TopicPartition("orders", 1): 0}
     assert engine.asked == ([item.run for item in news if isinstance(item, Started)], first)
+
+
+def test_records_that_are_gone_end_a_run_unless_it_may_go_over_them() -> None:
+    gone = RecordsGone("orders/0: 3 to 4 are gone")
+    with pytest.raises(RecordsGone):
+        run(StoryEngine(Memory(), [None, gone]))
+
+    memory, news = Memory(), []  # type: ignore[var-annotated]
+    lenient = {**SPEC, "guarantee": "at-most-once", "source": {"topic": "orders", "failOnDataLoss": False}}
+    summary = run(StoryEngine(memory, [None, gone]), news, spec=lenient)
+    assert memory.rows == everything()
+    assert [item.trouble for item in news if isinstance(item, Waiting)] == [gone.message]
+    assert summary.restarts == 1
+
+
+def test_a_gap_that_is_told_again_after_a_crash_counts_once() -> None:
+    at = TopicPartition("orders", 0)
+
+    class Gappy(StoryEngine):
+        def carry(self, tenure: Tenure, once: bool, report: Listener) -> None:
+            report(Skipped(at, Span(0, 3)))
+            self._trouble()
+            report(Skipped(at, Span(7, 9)))
+
+    assert run(Gappy(Memory(), [Unknown("no answer")])).skipped == 5
 
 
 def test_what_a_person_must_mend_is_not_retried() -> None:

@@ -159,6 +159,15 @@ def test_settings_that_break_the_way_to_the_reader_are_found_in_any_spelling(nam
     assert finding.reason.startswith(f"{name}={value}: ")
 
 
+def test_only_a_pipeline_that_may_lose_may_go_over_records_that_are_gone() -> None:
+    findings = list(reader_findings({"failOnDataLoss": "false"}))
+    require(Guarantee.AT_MOST_ONCE, findings)
+    for stricter in (Guarantee.AT_LEAST_ONCE, Guarantee.EXACTLY_ONCE):
+        with pytest.raises(UnsupportedGuarantee) as refused:
+            require(stricter, findings)
+        assert refused.value.nearest is Guarantee.AT_MOST_ONCE
+
+
 def test_the_same_settings_with_harmless_values_are_not() -> None:
     harmless = {"failOnDataLoss": "true", "isolation.level": "read_committed", "spark.speculation": "false"}
     assert list(reader_findings(harmless)) == []

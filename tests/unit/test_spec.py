@@ -98,6 +98,14 @@ def test_where_to_start(start: str, means: object) -> None:
     assert parse(GOOD.replace("{topic: orders}", f"{{topic: orders, start: {start}}}")).source.start == means
 
 
+@pytest.mark.parametrize("block", ["kafka", "spark"])
+def test_fail_on_data_loss_belongs_to_the_source(block: str) -> None:
+    spec = parse(GOOD.replace("{topic: orders}", "{topic: orders, failOnDataLoss: false}"))
+    assert spec.reader_settings["failOnDataLoss"] == "false"
+    (found,) = problems(GOOD + f"\n{block}: {{failOnDataLoss: false}}\n")
+    assert "write it under source" in found
+
+
 @pytest.mark.parametrize("start", ["sometimes", "2026-01-31T12:00:00", "{0: -1}", "5"])
 def test_a_start_that_means_nothing_is_one_problem(start: str) -> None:
     found = problems(GOOD.replace("{topic: orders}", f"{{topic: orders, start: {start}}}"))

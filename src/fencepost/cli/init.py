@@ -1,4 +1,4 @@
-"""`fencepost init`: a pipeline that runs as it is."""
+"""`fencepost init`: a pipeline that runs as it is, and a database that is ready for one."""
 
 from __future__ import annotations
 
@@ -8,15 +8,41 @@ from typing import Annotated
 
 import typer
 
-from fencepost.cli.output import say
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
+from fencepost.cli.pipelines import SpecOption, database_spec
 from fencepost.errors import Usage
 from fencepost.spec import FILE_NAME, parse
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="The folder to make; its name becomes the pipeline's name.")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="The folder to make; its name becomes the pipeline's name.")
+    ] = None,
+    db: Annotated[
+        bool, typer.Option("--db", help="Prepare the database of a pipeline that is there, instead of writing one.")
+    ] = False,
+    role: Annotated[
+        str | None, typer.Option("--role", help="With --db: the role that will run it gets the least rights for that.")
+    ] = None,
+    spec: SpecOption = None,
+    output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Write a commented fencepost.yml and a transform into a new folder. They run as they are."""
+    """Write a commented fencepost.yml and a transform into a new folder. They run as they are.
+
+    With --db: connect as the pipeline file says, make the ledger and the target where they are missing, and grant a
+    role what a run needs and no more. May be repeated.
+    """
+    if db and folder is None:
+        _prepare(spec, role, output)
+    elif folder is not None and not db and role is None and spec is None:
+        _write(folder, output)
+    else:
+        raise Usage(
+            "init takes a FOLDER, or --db", "`fencepost init FOLDER`, then in it `fencepost init --db --role NAME`"
+        )
+
+
+def _write(folder: Path, output: OutputFormat) -> None:
     name = folder.resolve().name
     templates = files("fencepost.templates")
     spec = templates.joinpath(FILE_NAME).read_text().format(name=name)
@@ -29,4 +55,26 @@ def init(
         (folder / FILE_NAME).write_text(spec)
     except OSError as error:
         raise Usage(f"{folder} cannot be written: {error.strerror}", "choose another folder") from error
-    say(f"{folder / FILE_NAME} and transforms.py written: cd {folder} && fencepost run --once")
+    if output is OutputFormat.JSON:
+        emit_json({"pipeline": name, "written": [str(folder / FILE_NAME), str(folder / "transforms.py")]})
+    else:
+        say(f"{folder / FILE_NAME} and transforms.py written: cd {folder} && fencepost run --once")
+
+
+def _prepare(path: Path | None, role: str | None, output: OutputFormat) -> None:
+    from fencepost.preparing import prepare
+
+    done = prepare(database_spec(path), role)
+    if output is OutputFormat.JSON:
+        granted = [
+            {"on": one.kind.value, "name": ".".join(one.name), "rights": list(one.privileges)} for one in done.granted
+        ]
+        emit_json({"pipeline": done.pipeline, "made": done.made, "there": done.there, "role": role, "granted": granted})
+        return
+    for table in done.made:
+        say(f"made     {table}")
+    for table in done.there:
+        say(f"there    {table}")
+    for rights in done.granted:
+        say(f"granted  {rights}, to {role}")
+    say(f"{done.pipeline} is ready" + (f" for {role}" if role else ": --role NAME grants a role what it needs"))

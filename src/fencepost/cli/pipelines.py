@@ -27,6 +27,15 @@ def pipeline_spec(path: Path | None, offline: bool = False) -> PipelineSpec:
         return spec
     if "bootstrap.servers" not in spec.kafka:
         spec = spec.model_copy(update={"kafka": {**spec.kafka, "bootstrap.servers": _stack().bootstrap_servers}})
+    return _with_dsn(spec)
+
+
+def database_spec(path: Path | None) -> PipelineSpec:
+    """The same for a command that asks nothing of Kafka."""
+    return _with_dsn(load(path or find()))
+
+
+def _with_dsn(spec: PipelineSpec) -> PipelineSpec:
     options = spec.sink.options
     if isinstance(options, PostgresOptions) and options.dsn is None:
         options = options.model_copy(update={"dsn": local_dsn()})

@@ -65,11 +65,13 @@ def run(
         summary = pipeline.run(once=once, standby=standby)
     listener.end()
     if as_json:
-        emit_json({"event": "ended", "rows": summary.rows, "dead": summary.dead, "positions": texts(summary.positions)})
+        counts = {"rows": summary.rows, "dead": summary.dead, "skipped": summary.skipped}
+        emit_json({"event": "ended", **counts, "positions": texts(summary.positions)})
     else:
         batches = "1 batch" if summary.batches == 1 else f"{summary.batches:,} batches"
         aside = f", {summary.dead:,} records put aside" if summary.dead else ""
-        say(f"{summary.rows:,} rows landed in {batches}{aside}")
+        gone = f", {summary.skipped:,} offsets skipped that were gone" if summary.skipped else ""
+        say(f"{summary.rows:,} rows landed in {batches}{aside}{gone}")
     if signal.SIGINT in signals:
         raise typer.Exit(INTERRUPTED)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fencepost.cli.output import emit_json, note, progress_console
 from fencepost.model import TopicPartition
-from fencepost.news import BatchDone, News, Started, Waiting
+from fencepost.news import BatchDone, News, Skipped, Started, Waiting
 
 
 class RunOutput:
@@ -31,6 +31,8 @@ class RunOutput:
             case Waiting():
                 then = "waiting" if news.seconds is None else f"trying again in {news.seconds:.0f} s"
                 self._note(f"{news.trouble}; {then}")
+            case Skipped() if not self._as_json:
+                note(f"{news.partition} {news.span}: gone before they were read, and skipped")
 
     def _batch(self, done: BatchDone) -> None:
         self._rows += done.rows
@@ -77,6 +79,9 @@ def _json(news: News) -> dict[str, Any]:
         case Waiting():
             seconds = None if news.seconds is None else round(news.seconds, 1)
             return {"event": "waiting", "trouble": news.trouble, "seconds": seconds}
+        case Skipped():
+            span = {"start": news.span.start, "end": news.span.end}
+            return {"event": "skipped", "partition": str(news.partition), **span}
 
 
 def texts(positions: Mapping[TopicPartition, int]) -> dict[str, int]:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as DriverPartition
 from confluent_kafka.admin import AdminClient
 
 from fencepost.cluster.failures import NotLetIn, failure, is_missing
 from fencepost.cluster.handshake import distrust
 from fencepost.cluster.settings import librdkafka_settings
 from fencepost.errors import FencepostError, Unknown, Unreachable, Usage
+from fencepost.model import TopicPartition
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -75,6 +77,26 @@ class Cluster:
     def topic_names(self) -> list[str]:
         found = self._insist(lambda: self.admin.list_topics(timeout=ANSWER_SECONDS), "the topics")
         return sorted(found.topics)
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """What a group has stored in all topics that we may see, and what a transaction still holds as it was before.
+
+        A consumer asks that never joins: the admin client ends the whole process when the broker that coordinates the
+        group dies meanwhile.
+        """
+        own = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
+
+        def answer() -> list[DriverPartition]:
+            consumer = Consumer({**self._config, **own}, logger=librdkafka_log)
+            try:
+                topics = consumer.list_topics(timeout=ANSWER_SECONDS).topics
+                every = [DriverPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
+                return consumer.committed(every, timeout=ANSWER_SECONDS) if every else []
+            finally:
+                consumer.close()
+
+        found = self._insist(answer, f"the positions of group {group}")
+        return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
 
     def _client(self) -> AdminClient:
         try:

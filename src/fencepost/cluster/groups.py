@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupState
 
 from fencepost.cluster.client import ANSWER_SECONDS, Cluster
 from fencepost.cluster.failures import Missing, failure
@@ -83,7 +83,7 @@ def describe_group(cluster: Cluster, group: str) -> GroupDescription:
         for member in found.members
         for at in member.assignment.topic_partitions
     }
-    positions = _positions(cluster, group)
+    positions = cluster.committed(group)
     partitions = sorted(owners.keys() | positions.keys())
     ends = end_offsets(cluster, {at.topic for at in partitions})
     return GroupDescription(
@@ -119,16 +119,6 @@ def _membership(cluster: Cluster, group: str) -> Any:
     if found.state is ConsumerGroupState.DEAD:
         raise _unknown_group(cluster, group)
     return found
-
-
-def _positions(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    """The stored positions: reading them takes nothing over and disturbs nobody."""
-    request = [ConsumerGroupTopicPartitions(group)]
-    stored = cluster.ask(
-        lambda: cluster.admin.list_consumer_group_offsets(request, request_timeout=ANSWER_SECONDS)[group],
-        f"the positions of group {group}",
-    )
-    return {TopicPartition(at.topic, at.partition): at.offset for at in stored.topic_partitions if at.offset >= 0}
 
 
 def _unknown_group(cluster: Cluster, group: str) -> Missing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from fencepost.cluster import jaas, oauth
 from fencepost.errors import Usage
 
 _KAFKA = "org.apache.kafka.common.security"
@@ -32,6 +33,7 @@ _SHARED = {  # what both clients have, of what says how to get in and whom to tr
     "sasl.kerberos.min.time.before.relogin",
     "sasl.kerberos.service.name",
     "sasl.mechanism",
+    "sasl.oauthbearer.sub.claim.name",
     "ssl.endpoint.identification.algorithm",
     "ssl.key.password",
     "ssl.keystore.certificate.chain",
@@ -67,29 +69,19 @@ def java_settings(kafka: Mapping[str, str]) -> dict[str, str]:
 def _login(rest: dict[str, str]) -> dict[str, str]:
     """Who we are: Java wants the name of a class and its options in one line."""
     mechanism = rest.get("sasl.mechanism", "GSSAPI").upper()
-    if mechanism == "OAUTHBEARER":
-        raise Usage("sasl.mechanism: OAUTHBEARER is not translated for Spark's Kafka client", "run on engine: python")
+    if mechanism == oauth.MECHANISM:
+        return oauth.to_java(rest)
     if "sasl.username" in rest or "sasl.password" in rest:
         if mechanism not in _MODULES:
             raise Usage(
                 "sasl.username goes with a mechanism of passwords", f"set sasl.mechanism: {', '.join(_MODULES)}"
             )
         user = {"username": rest.pop("sasl.username", ""), "password": rest.pop("sasl.password", "")}
-        return {"sasl.jaas.config": _line(_MODULES[mechanism], user)}
+        return {"sasl.jaas.config": jaas.written(_MODULES[mechanism], user)}
     if "sasl.kerberos.keytab" in rest:
         ticket = {"keyTab": rest.pop("sasl.kerberos.keytab"), "principal": rest.pop("sasl.kerberos.principal", "")}
-        return {"sasl.jaas.config": _line(_KERBEROS, {"useKeyTab": "true", "storeKey": "true", **ticket})}
+        return {"sasl.jaas.config": jaas.written(_KERBEROS, {"useKeyTab": "true", "storeKey": "true", **ticket})}
     return {}
-
-
-def _line(module: str, options: Mapping[str, str]) -> str:
-    written = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
-    return f"{module} required {written};"
-
-
-def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return f'"{escaped}"'
 
 
 def _truststore(rest: dict[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.topics import offsets_at, topic_id_and_partitions
 from fencepost.errors import PositionLost, RecordsGone, TopicRecreated, Unreachable, Usage
-from fencepost.model import TopicPartition
+from fencepost.model import Span, TopicPartition
 
 Start = str | datetime | Mapping[int, int]
 
@@ -24,17 +24,27 @@ class TopicReader:
         self.topic = topic
         self.topic_id, _ = topic_id_and_partitions(cluster, topic)
 
-    def positions(self, stored: Mapping[TopicPartition, int], start: Start) -> dict[TopicPartition, int]:
+    def positions(
+        self, stored: Mapping[TopicPartition, int], start: Start, skip_gone: bool = False
+    ) -> dict[TopicPartition, int]:
         """Every partition with its stored position, or with the one to start at.
 
         A partition that appears when others have positions starts at its first record, whatever `start` says.
+        Raises RecordsGone where one is stored that the topic holds no more, unless they are to be skipped.
         """
         partitions = self.require_same()
         first, end = self.bounds(partitions)
         for partition, position in stored.items():
-            _require_readable(partition, position, first.get(partition), end.get(partition))
+            _require_there(partition, position, first.get(partition), end.get(partition))
+            if not skip_gone:
+                _require_readable(partition, position, first[partition])
         starts = first if stored else self._starts(start, first, end)
         return {partition: stored.get(partition, starts[partition]) for partition in partitions}
+
+    def gone(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Span]:
+        """What lies between a position and the first record that there is."""
+        first, _ = self.bounds(list(positions))
+        return {at: Span(position, first[at]) for at, position in positions.items() if position < first[at]}
 
     def bounds(self, partitions: list[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The first offset and the end of each partition. Raises Unreachable while one has no leader."""
@@ -93,21 +103,24 @@ def _explicit(
     return {partition: start.get(partition.partition, offset) for partition, offset in first.items()}
 
 
-def _require_readable(partition: TopicPartition, position: int, first: int | None, end: int | None) -> None:
+def _require_there(partition: TopicPartition, position: int, first: int | None, end: int | None) -> None:
     if first is None or end is None:
         raise PositionLost(
             f"{partition} has a stored position ({position}) and does not exist in the topic any more",
             f"if its records are not wanted: fencepost positions set --topic {partition.topic} --to earliest",
         )
+    if position > end:
+        raise PositionLost(
+            f"{partition}: the stored position is {position}, and the topic ends at {end}: records that were read "
+            "are gone from it",
+            "see what happened to the topic; to go on from its end: fencepost positions set --to latest",
+        )
+
+
+def _require_readable(partition: TopicPartition, position: int, first: int) -> None:
     if position < first:
         raise RecordsGone(
             f"{partition}: the records from {position} to {first - 1} were never read and are gone, by retention or "
             "by deletion",
             "to go on without them: fencepost positions set --to earliest; and give the topic a longer retention",
-        )
-    if position > end:
-        raise RecordsGone(
-            f"{partition}: the stored position is {position}, and the topic ends at {end}: records that were read "
-            "are gone from it",
-            "see what happened to the topic; to go on from its end: fencepost positions set --to latest",
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from fencepost.cluster import jaas, oauth
 from fencepost.cluster.librdkafka import SETTINGS
 from fencepost.cluster.names import did_you_mean
 from fencepost.errors import Usage
@@ -28,7 +29,8 @@ _JAVA_ONLY = {
     "config.providers": "write the values themselves",
     "default.api.timeout.ms": "remove it",
     "sasl.client.callback.handler.class": "remove it: PLAIN, SCRAM, GSSAPI and OAUTHBEARER need none",
-    "sasl.login.callback.handler.class": "for OAUTHBEARER set sasl.oauthbearer.method=oidc instead",
+    "sasl.login.callback.handler.class": "it goes with OAUTHBEARER and its sasl.jaas.config; or write "
+    "sasl.oauthbearer.method=oidc instead",
     "socket.connection.setup.timeout.max.ms": "set socket.connection.setup.timeout.ms instead",
     "ssl.enabled.protocols": _NEWEST_TLS,
     "ssl.engine.factory.class": "remove it",
@@ -47,13 +49,7 @@ _PASSWORD_MODULES = {
 }
 _OTHER_MODULES = {
     "com.sun.security.auth.module.Krb5LoginModule": "sasl.kerberos.principal and sasl.kerberos.keytab",
-    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": "sasl.oauthbearer.method=oidc, "
-    "sasl.oauthbearer.token.endpoint.url, sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret",
 }
-_OPTION = re.compile(r"""\s*([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)""")
-_ESCAPED = re.compile(r"\\(.)")
-_CONTROL = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_LOGIN = re.compile(rf"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)((?:{_OPTION.pattern})*)\s*;\s*")
 
 
 def librdkafka_settings(kafka: Mapping[str, str]) -> dict[str, str]:
@@ -97,10 +93,9 @@ def _login(rest: dict[str, str]) -> dict[str, str]:
     config = rest.pop("sasl.jaas.config", None)
     if config is None:
         return {}
-    match = _LOGIN.fullmatch(config)
-    if match is None:
-        raise Usage("sasl.jaas.config cannot be read", 'write: CLASS required username="..." password="...";')
-    module, options = match[1], {key: _unquote(value) for key, value in _OPTION.findall(match[2])}
+    module, options = jaas.read(config)
+    if module == oauth.MODULE:
+        return oauth.from_java(options, rest)
     if module not in _PASSWORD_MODULES:
         instead = _OTHER_MODULES.get(module, "sasl.username and sasl.password")
         raise Usage(f"sasl.jaas.config: librdkafka cannot use {module}", f"set {instead}")
@@ -110,13 +105,6 @@ def _login(rest: dict[str, str]) -> dict[str, str]:
             "librdkafka takes exactly username and password",
         )
     return {"sasl.username": options["username"], "sasl.password": options["password"]}
-
-
-def _unquote(value: str) -> str:
-    """As Java reads it: `\\n` is a new line, `\\"` a quotation mark."""
-    if value[0] not in "\"'":
-        return value
-    return _ESCAPED.sub(lambda found: _CONTROL.get(found[1], found[1]), value[1:-1])
 
 
 def _truststore(rest: dict[str, str]) -> dict[str, str]:

@@ -50,7 +50,8 @@ class PythonEngine:
     def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """None yet: a member takes over what its group gives it."""
         if stored:
-            self.topic.positions(stored, self.spec.source.start)  # raises where records are gone
+            skip = self.settings.skip_gone
+            self.topic.positions(stored, self.spec.source.start, skip)  # raises where records are gone
         return {}
 
     def topic_ids(self) -> Mapping[str, str]:
@@ -69,6 +70,7 @@ class PythonEngine:
             put_aside=self.spec.on_error is OnError.DEAD_LETTER,
             took=progress.took,
             landed=progress.landed,
+            skipped=report,
         )
 
         def keeper(consumer: Consumer, topic: TopicReader, aside: Aside) -> Keeper:
@@ -138,4 +140,5 @@ def consumer_settings(spec: PipelineSpec) -> ConsumerSettings:
         spec.guarantee,
         start=spec.source.start,
         batch=min(spec.batch.records, MOST_RECORDS),
+        skip_gone=not spec.source.fail_on_data_loss,
     )

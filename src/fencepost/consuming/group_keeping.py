@@ -147,6 +147,9 @@ class GroupKeeper:
         self._next[partition] = stored(self._consumer, [partition]).get(partition, 0) if known is None else known
         return self._next[partition]
 
+    def stands(self) -> Mapping[TopicPartition, int]:
+        return stored(self._consumer, self._topic.require_same())
+
     def give_back(self, partitions: set[TopicPartition], finished: Batch[Messages] | None) -> None:
         try:
             if finished is not None and self._settings.guarantee is Guarantee.AT_LEAST_ONCE:

@@ -46,6 +46,9 @@ class Keeper(Protocol):
     def position(self, partition: TopicPartition) -> int:
         """Where it stands now: what to read again after trouble."""
 
+    def stands(self) -> Mapping[TopicPartition, int]:
+        """The stored positions of all partitions, whoever owns them."""
+
     def give_back(self, partitions: set[TopicPartition], finished: Batch[Messages] | None) -> None:
         """They are asked back: everything that is done is durable on return, the batch in hand if it was finished."""
 
@@ -77,11 +80,11 @@ def resolve(
     """The stored positions, and for the other partitions where to start. Out of range is an error, never a jump."""
     first, ends = topic.bounds(partitions)
     for place, position in known.items():
-        if not first[place] <= position <= ends[place]:
-            raise RecordsGone(
-                f"{place}: the stored position is {position}, and the topic holds {first[place]} to {ends[place]}",
-                "to go on without what is gone set the position",
-            )
+        holds = f"{place}: the stored position is {position}, and the topic holds {first[place]} to {ends[place]}"
+        if position > ends[place]:
+            raise PositionLost(holds, "see what happened to the topic; to go on set the position")
+        if position < first[place] and not settings.skip_gone:
+            raise RecordsGone(holds, "to go on without what is gone set the position")
     if len(known) == len(partitions):
         return dict(known)
     if settings.start == COMMITTED:

@@ -25,6 +25,7 @@ from fencepost.cluster.failures import failure, is_missing
 from fencepost.cluster.positions import TopicReader
 from fencepost.consuming.client import GroupConsumer
 from fencepost.consuming.events import by_partition, place_of, unread
+from fencepost.consuming.idling import Goal, is_listed
 from fencepost.consuming.keeping import Aside, Keeper, Messages
 from fencepost.consuming.settings import ConsumerSettings, Per
 from fencepost.delivery import Observer
@@ -80,10 +81,13 @@ class Member:
         self._early: Messages = []  # came while a batch was in hand
         self._next: dict[TopicPartition, int] = {}  # what the next batch of each partition begins with
         self._paused = False
+        self._joined = False  # the group has given it partitions, or none
+        self._goal: Goal | None = None  # of the whole group, for a member that ends and has no partition
         self._replaced: Fenced | None = None
         self._fenced_since: float | None = None
         self.done = Consumed()
-        topic = TopicReader(Cluster(settings.kafka), settings.topic)
+        self._cluster = Cluster(settings.kafka)
+        self._topic = topic = TopicReader(self._cluster, settings.topic)
         try:
             self._consumer = GroupConsumer(settings.librdkafka(), self._answered, librdkafka_log)
         except KafkaException as error:
@@ -96,7 +100,7 @@ class Member:
     # -- the loop
 
     def run(self, once: bool = False) -> Consumed:
-        """Until stopped, or (once) until every partition that it owns is at its end.
+        """Until stopped, or (once) until every partition that it owns is at its end; of none, until the group's are.
 
         Raises HandlerFailed, RecordsGone, Unreachable; Fenced when a static member was replaced by another of its name.
         A batch whose partitions went away meanwhile is given up.
@@ -105,6 +109,8 @@ class Member:
             [self._settings.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
         try:
+            if once:
+                self._goal = Goal(self._topic, self._keeper.stands, self._listed)
             while not self._stop.is_set() and not (once and self._drained()):
                 self._carry(self._read())
                 if self._replaced is not None:
@@ -115,8 +121,13 @@ class Member:
 
     def _drained(self) -> bool:
         """Every partition that it owns was read to where it ended."""
+        if not self._owned:
+            return self._goal is not None and self._goal.reached(self._joined)
         read = all(at in self._ends and self._next[at] >= self._ends[at] for at in self._owned)
-        return bool(self._owned) and read and not self._early and not self._keeper.waiting()
+        return read and not self._early and not self._keeper.waiting()
+
+    def _listed(self) -> bool:
+        return is_listed(self._cluster, self._settings.group, self._consumer.memberid())
 
     def _leave(self) -> None:
         """Give the partitions back, and leave the group."""
@@ -304,6 +315,7 @@ class Member:
     # -- the group
 
     def _assigned(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+        self._joined = True
         new = _ours(partitions)
         if not new:
             return

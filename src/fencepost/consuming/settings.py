@@ -37,6 +37,7 @@ class ConsumerSettings:
     batch: int = 500
     retries: int = 3  # of a handler that fails
     revoke_seconds: float = 10.0  # for the batch in hand, when its partitions are asked back
+    skip_gone: bool = False  # records that are gone before they were read are gone over, and told
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "commit", Commit(self.commit))  # words are as good as the enum's members

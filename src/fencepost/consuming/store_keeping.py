@@ -22,8 +22,10 @@ from fencepost.consuming.keeping import Aside, Messages, resolve
 from fencepost.consuming.settings import COMMITTED, ConsumerSettings
 from fencepost.delivery import AtomicSink, Observer, deliver
 from fencepost.errors import Fenced, FencepostError, Poison
+from fencepost.gaps import skip_gone
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.news import Skipped
 
 LANES = 4  # batches under way at the same time
 T = TypeVar("T")
@@ -50,6 +52,7 @@ class Carriage:
     put_aside: bool = False  # a record that cannot be carried goes to the dead letters, and the rest lands
     took: Callable[[Tenure], object] = lambda _: None  # told after each takeover
     landed: Callable[[Batch[Any], Landed], object] = lambda _batch, _landed: None
+    skipped: Callable[[Skipped], object] = lambda _: None
 
     def carry(self, batch: Batch[Messages], store: Store, see: Observer) -> Landed:
         place, _ = batch.only_span()
@@ -122,8 +125,10 @@ class StoreKeeper:
 
     def take(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
         lanes = {lane: [at for at in partitions if self._lane(at) is lane] for lane in map(self._lane, partitions)}
-        asked = [lane.submit(partial(self._take, wanted=wanted)) for lane, wanted in lanes.items()]
-        for tenure in (each.result() for each in asked):
+        asked = {lane: lane.submit(partial(self._take, wanted=wanted)) for lane, wanted in lanes.items()}
+        for lane, tenure in [(lane, each.result()) for lane, each in asked.items()]:
+            if self._settings.skip_gone:
+                tenure = lane.submit(partial(self._over_gaps, tenure)).result()  # noqa: PLW2901
             self._tenures |= dict.fromkeys(tenure.positions, tenure)
             self._carriage.took(tenure)
         return {place: self._tenures[place].positions[place] for place in partitions}
@@ -131,6 +136,9 @@ class StoreKeeper:
     def _take(self, store: Store, wanted: list[TopicPartition]) -> Tenure:
         known = {at: found for at, found in store.positions(self._settings.group).items() if at in wanted}
         return self._take_over(store, resolve(self._topic, self._settings, wanted, known))
+
+    def _over_gaps(self, tenure: Tenure, store: Store) -> Tenure:
+        return skip_gone(self._topic, tenure, store, self._carriage.skipped)
 
     def give_back(self, partitions: set[TopicPartition], _finished: Batch[Messages] | None) -> None:
         """What is not committed by then is refused by the fence, and its next owner does it."""
@@ -206,6 +214,9 @@ class StoreKeeper:
                 self._land(partition)
             self._under_way.pop(partition, None)
         return self._lane(partition).submit(lambda store: store.positions(self._settings.group)[partition]).result()
+
+    def stands(self) -> Mapping[TopicPartition, int]:
+        return self._lanes[0].submit(lambda store: store.positions(self._settings.group)).result()
 
     def answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
         if self._mirror is not None:

@@ -15,9 +15,10 @@ from fencepost.cluster.mirror import Mirror
 from fencepost.cluster.positions import TopicReader
 from fencepost.delivery import Observer
 from fencepost.errors import Unreachable, Usage
+from fencepost.gaps import skip_gone
 from fencepost.guarantee import Guarantee
-from fencepost.model import Landed, Tenure, TopicPartition
-from fencepost.news import BatchDone, Waiting
+from fencepost.model import Landed, Span, Tenure, TopicPartition
+from fencepost.news import BatchDone, Listener
 from fencepost.rules import Face, choose_face, merge_findings, require, require_key, sink_findings
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
 from fencepost.sinks.postgres.committed import committed
@@ -49,7 +50,11 @@ class SparkEngine:
     see: Observer
 
     def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        return self.topic.positions(stored, self.spec.source.start)
+        return self.topic.positions(stored, self.spec.source.start, skip_gone=self._skips)
+
+    @property
+    def _skips(self) -> bool:
+        return not self.spec.source.fail_on_data_loss
 
     def topic_ids(self) -> Mapping[str, str]:
         return {self.spec.source.topic: self.topic.topic_id}
@@ -62,7 +67,10 @@ class SparkEngine:
         except Unreachable:
             return None
 
-    def carry(self, tenure: Tenure, once: bool, report: Callable[[BatchDone | Waiting], None]) -> None:
+    def carry(self, tenure: Tenure, once: bool, report: Listener) -> None:
+        if self._skips:
+            with closing(PostgresStore(self.settings)) as store:
+                tenure = skip_gone(self.topic, tenure, store, report)
         standing = dict(tenure.positions)
 
         def landed(done: BatchDone) -> None:
@@ -80,13 +88,25 @@ class SparkEngine:
             report=landed,
             tell=report,
             guard=lambda: self._guard(tenure),
-            before_batch=self.topic.require_same,
-            require_readable=lambda: self.positions(self.ledger.positions(self.spec.name)),
+            before_batch=self._before_batch,
+            require_readable=self._require_readable,
             stop=self.stop,
             see=self.see,
             put_aside=self.spec.on_error is OnError.DEAD_LETTER,
         )
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
+
+    def _before_batch(self) -> None:
+        """A gap is found before any position of the batch moves: then nothing but what is gone is gone over."""
+        self.topic.require_same()
+        if self._skips:
+            self._require_readable({})
+
+    def _require_readable(self, spans: Mapping[TopicPartition, Span]) -> None:
+        """Raises RecordsGone. Where the position moves first it says nothing any more, but the batch's start does."""
+        stored = self.ledger.positions(self.spec.name)
+        starts = {at: span.start for at, span in spans.items()} if self._skips else {}
+        self.topic.positions({**stored, **starts}, self.spec.source.start)
 
     @contextmanager
     def _guard(self, tenure: Tenure) -> Iterator[Callable[[], object]]:

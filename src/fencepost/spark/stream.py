@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from fencepost.delivery import Observer, deliver, nobody
 from fencepost.errors import FencepostError, Poison, Refused, Unreachable, from_facts
 from fencepost.guarantee import Guarantee
-from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.news import BatchDone, PartitionsAdded, Waiting
 from fencepost.rules import Face, choose_face
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
@@ -50,7 +50,8 @@ class BatchStream:
     tell: Callable[[Waiting], None] = lambda _: None
     guard: Guard = unguarded  # raises Fenced when another run owns the positions
     before_batch: Callable[[], object] = lambda: None  # raises when the topic is not the same any more
-    require_readable: Callable[[], object] = lambda: None  # raises when records that were not read yet are gone
+    # raises when records that were not read yet are gone, those of the spans in hand among them
+    require_readable: Callable[[dict[TopicPartition, Span]], object] = lambda _: None
     stop: Event = field(default_factory=Event)
     see: Observer = nobody
     put_aside: bool = False  # records that cannot be carried go to the dead letters
@@ -82,7 +83,7 @@ class BatchStream:
                 raise self.trouble from None  # Spark buries it in text; this is the one that was raised
             failure = translated(error)
             if not isinstance(failure, Unreachable):
-                self.require_readable()
+                self.require_readable({})
             raise failure from error
 
     def _heed(self, lookout: Lookout, query: StreamingQuery) -> None:
@@ -159,7 +160,7 @@ class BatchStream:
             failure = translated(error)
             if isinstance(failure, Unreachable):
                 raise failure from error
-            self.require_readable()  # where records are gone, reading fails as it does for bad ones
+            self.require_readable(dict(spans))  # where records are gone, reading fails as it does for bad ones
             return {}, PoisonSearch(self.transform, records, spans).find(failure, aside.offsets())
 
     def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:
