@@ -81,7 +81,7 @@ class Member:
         self._replaced: Fenced | None = None
         self._fenced_since: float | None = None
         self.done = Consumed()
-        topic = TopicReader(Cluster(settings.kafka), settings.topic)
+        topic = TopicReader(Cluster(settings.kafka), *settings.topics)
         try:
             self._consumer = GroupConsumer(settings.librdkafka(), self._answered, librdkafka_log)
         except KafkaException as error:
@@ -100,7 +100,7 @@ class Member:
         A batch whose partitions went away meanwhile is given up.
         """
         self._consumer.subscribe(
-            [self._settings.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+            list(self._settings.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
         try:
             while not self._stop.is_set() and not (once and self._drained()):
@@ -173,7 +173,7 @@ class Member:
                 "by retention or by deletion; to go on without them set the group's offsets",
             )
         if error.fatal() or not error.retriable():
-            raise Unreachable(f"topic {self._settings.topic!r}: {error.str()}", "see the brokers")
+            raise Unreachable(f"topic {message.topic() or self._settings.topic!r}: {error.str()}", "see the brokers")
 
     # -- a batch
 
