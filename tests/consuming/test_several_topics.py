@@ -70,7 +70,9 @@ def test_a_topic_that_is_added_begins_as_the_file_says_and_the_others_go_on(flow
     flows.run(**PYTHON, source=flows.source(flows.name))
     flows.produce(range(20, 30))
     both = {**PYTHON, "source": flows.source(start="latest")}
-    (warning,) = plan_pipeline(load(flows.declare(**both)), offline=False).warnings
+    plan = plan_pipeline(load(flows.declare(**both)), offline=False)
+    assert plan.waiting == 10
+    (warning,) = plan.warnings
     assert warning == f"topic {flows.second.name} has not been read before: it begins as source.start says"
     flows.run(**both)
     assert flows.arrived() == flows.sent(flows.name)  # the new one has nothing after its end
