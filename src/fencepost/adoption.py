@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlparse
@@ -17,9 +18,9 @@ from fencepost.spec import PipelineSpec
 
 @dataclass(frozen=True)
 class Found:
-    """The next offset of each partition, and what to know before going on from there."""
+    """The next offset of each partition, by topic, and what to know before going on from there."""
 
-    positions: Mapping[int, int]
+    positions: Mapping[str, Mapping[int, int]]
     warning: str = ""
 
 
@@ -27,24 +28,27 @@ def find(spec: PipelineSpec, origin: str) -> Found:
     """`group:NAME` or `checkpoint:FOLDER`."""
     kind, _, name = origin.partition(":")
     if kind == "group" and name:
-        return of_group(Cluster(spec.kafka), name, spec.source.topic)
+        return of_group(Cluster(spec.kafka), name, spec.source.origins)
     if kind == "checkpoint" and name:
-        return of_checkpoint(_folder(name), spec.source.topic)
+        return of_checkpoint(_folder(name), spec.source.origins)
     raise Usage(f"--from {origin}: neither a group nor a checkpoint", "write group:NAME or checkpoint:FOLDER")
 
 
-def of_group(cluster: Cluster, group: str, topic: str) -> Found:
+def of_group(cluster: Cluster, group: str, topics: Collection[str]) -> Found:
     """Raises Usage where its members are still at work: what they do from now on would be done twice."""
     found = describe_group(cluster, group)
     if found.members:
         raise Usage(f"group {group!r} has {len(found.members)} members that go on reading", "stop them first")
-    stored = {at.partition: at.position for at in found.partitions if at.topic == topic and at.position is not None}
+    stored: dict[str, dict[int, int]] = defaultdict(dict)
+    for at in found.partitions:
+        if at.topic in topics and at.position is not None:
+            stored[at.topic][at.partition] = at.position
     if not stored:
-        raise Usage(f"group {group!r} has no offsets on topic {topic!r}", "see `fencepost group describe`")
+        raise Usage(f"group {group!r} has no offsets on {', '.join(topics)}", "see `fencepost group describe`")
     return Found(stored)
 
 
-def of_checkpoint(folder: Path, topic: str) -> Found:
+def of_checkpoint(folder: Path, topics: Collection[str]) -> Found:
     """The end of the last batch that Spark's query committed."""
     batches, commits = _numbers(folder / "offsets"), _numbers(folder / "commits")
     if not commits:
@@ -52,14 +56,15 @@ def of_checkpoint(folder: Path, topic: str) -> Found:
     last = max(commits)
     if last not in batches:
         raise Usage(f"{folder}: batch {last} is committed, and its offsets are not there", "is the checkpoint whole?")
-    ends = [source for source in _sources(folder / "offsets" / str(last)) if topic in source]
-    if len(ends) != 1:
-        there = sorted({name for source in _sources(folder / "offsets" / str(last)) for name in source})
-        raise Usage(f"{folder}: its query does not read {topic!r} once", f"it reads {', '.join(there) or 'no topic'}")
-    (source,) = ends
+    sources = _sources(folder / "offsets" / str(last))
+    read = Counter(name for source in sources for name in source)
+    if not any(read[topic] for topic in topics) or any(read[topic] > 1 for topic in topics):
+        there = ", ".join(sorted(read)) or "no topic"
+        raise Usage(f"{folder}: its query does not read {', '.join(topics)} once", f"it reads {there}")
+    ends = {name: partitions for source in sources for name, partitions in source.items() if name in topics}
     begun = max(batches) > last
     warning = f"batch {max(batches)} was begun and not committed: its rows may be in the sink already" if begun else ""
-    return Found({int(partition): offset for partition, offset in source[topic].items()}, warning)
+    return Found({name: {int(number): offset for number, offset in end.items()} for name, end in ends.items()}, warning)
 
 
 def _folder(name: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -30,12 +30,12 @@ from fencepost.rules import (
 from fencepost.sinks.kafka.outputs import require_columns
 from fencepost.sinks.kafka.traits import TRAITS as KAFKA
 from fencepost.sinks.postgres.columns import columns_for
-from fencepost.sinks.postgres.reading import StoredPosition, reader
+from fencepost.sinks.postgres.reading import reader
 from fencepost.sinks.postgres.session import WRITER_SETTINGS
 from fencepost.sinks.postgres.table import fit_columns
 from fencepost.sinks.postgres.traits import TRAITS as POSTGRES
 from fencepost.spec import EngineName, KafkaOptions, PipelineSpec, SinkFormat
-from fencepost.standing import standing
+from fencepost.standing import Standing, standing
 
 TRAITS = {SinkFormat.POSTGRES: POSTGRES, SinkFormat.KAFKA: KAFKA}
 
@@ -77,7 +77,7 @@ ANY_OF_A_KEY = (
     "win; carry _from, or max(_from), or give order_by"
 )
 PARTITIONS_ADDED = (
-    "the topic has more partitions than when it was read last: a key may go to another one now, and across partitions "
+    "a topic has more partitions than when it was read last: a key may go to another one now, and across partitions "
     "the later commit wins; give order_by where that matters"
 )
 
@@ -203,9 +203,19 @@ def merge_why(merge: Merge, guarantee: Guarantee) -> str:
     return f"the {newest} of a ({key}) has the row{across}{deletes}; {covered}; triggers still see every write"
 
 
-def _moved(spec: PipelineSpec, stored: Sequence[StoredPosition], now: Mapping[TopicPartition, int]) -> list[str]:
-    merge, added = spec.sink.options.merge, 0 < len(stored) < len(now)
+def _moved(spec: PipelineSpec, stored: Collection[TopicPartition], now: Iterable[TopicPartition]) -> list[str]:
+    merge, topics = spec.sink.options.merge, {at.topic for at in stored}
+    added = any(at.topic in topics and at not in stored for at in now)
     return [PARTITIONS_ADDED] if added and merge and merge.mode is Mode.UPSERT and not merge.order_by else []
+
+
+def _other_topics(spec: PipelineSpec, stored: Standing) -> Iterator[str]:
+    read = {row.topic for row in stored.rows}
+    for topic in stored.taken_out(spec):
+        yield f"topic {topic} was read before and is not in the file any more: its positions are kept, and wait"
+    for topic in spec.source.origins if read else ():
+        if topic not in read:
+            yield f"topic {topic} has not been read before: it begins as source.start says"
 
 
 FLAWS = {
@@ -225,7 +235,7 @@ def _changed(now: Guarantee, before: Guarantee | None) -> list[str]:
 def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Plan:
     """Where it would resume and how much waits there, and whether the target fits."""
     cluster = Cluster(spec.kafka)
-    topic = TopicReader(cluster, spec.source.topic)
+    topic = TopicReader(cluster, *spec.source.origins)
     fitting, exists = _target(spec, cluster, columns)
     stored = standing(spec)
     resume = topic.positions(stored.positions, spec.source.start, skip_gone=not spec.source.fail_on_data_loss)
@@ -240,7 +250,8 @@ def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Pl
         waiting=sum(max(end - resume[at], 0) for at, end in ends.items()),
         warnings=[
             *plan.warnings,
-            *_moved(spec, stored.rows, resume),
+            *_moved(spec, stored.positions, resume),
+            *_other_topics(spec, stored),
             *_changed(spec.guarantee, stored.guarantee),
             *(f"{finding.reason}: {finding.remedy}" for finding in limits),
         ],
@@ -249,13 +260,13 @@ def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Pl
 
 def _loops(spec: PipelineSpec) -> Iterator[Finding]:
     options = spec.sink.options
-    return loop_findings(spec.source.topic, options.targets if isinstance(options, KafkaOptions) else ())
+    return loop_findings(spec.source.origins, options.targets if isinstance(options, KafkaOptions) else ())
 
 
 def _topics(spec: PipelineSpec) -> list[str]:
     """Those on which it depends that nothing is lost: what it reads, and what it writes."""
     options = spec.sink.options
-    return [spec.source.topic, *(options.targets if isinstance(options, KafkaOptions) else ())]
+    return [*spec.source.origins, *(options.targets if isinstance(options, KafkaOptions) else ())]
 
 
 def _target(spec: PipelineSpec, cluster: Cluster, columns: pa.Schema) -> tuple[dict[str, str], bool]:

@@ -41,7 +41,7 @@ def examples() -> Iterator[tuple[str, Iterable[Finding]]]:
     yield "`tombstones: delete`", merge_findings(Merge(Mode.UPSERT, ("id",), deletes=True), provenance=True)
     for name, value in _SETTINGS.items():
         yield f"`{name}: {value}`", reader_findings({name: value})
-    yield "reading and writing one topic", loop_findings("orders", ["orders"])
+    yield "reading and writing one topic", loop_findings(["orders"], ["orders"])
 
 
 def table() -> str:

@@ -50,14 +50,17 @@ class Repositioning:
         return sum(move.repeated for move in self.moves)
 
 
-def propose(spec: PipelineSpec, to: Start) -> Repositioning:
-    """What setting the positions would do. Changes nothing. Raises Usage for offsets that the topic does not hold."""
-    topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
-    after = topic.positions({}, to)
+def propose(spec: PipelineSpec, to: Start, topic: str | None = None) -> Repositioning:
+    """What setting the positions, of one topic or of all, would do. Changes nothing.
+
+    Raises Usage for a topic that is not the pipeline's, and for offsets that it does not hold.
+    """
+    reader = TopicReader(Cluster(spec.kafka), *([spec.source.one(topic)] if topic else spec.source.origins))
+    after = reader.positions({}, to)
     found = standing(spec)
     before, last = found.positions, found.activity.last_batch if found.activity else None
     moves = [Move(partition, before.get(partition), position) for partition, position in sorted(after.items())]
-    return Repositioning(spec.name, moves, {topic.topic: topic.topic_id}, last)
+    return Repositioning(spec.name, moves, reader.topic_ids, last)
 
 
 def carry_out(spec: PipelineSpec, proposal: Repositioning) -> None:

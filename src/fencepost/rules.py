@@ -328,9 +328,9 @@ def reader_findings(settings: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding(Hop.READER, f"{name}={value}: {reason}", remedy, possible)
 
 
-def loop_findings(source: str, targets: Collection[str]) -> Iterator[Finding]:
+def loop_findings(sources: Iterable[str], targets: Collection[str]) -> Iterator[Finding]:
     """A pipeline that reads what it writes never ends."""
-    if source in targets:
+    for source in (source for source in sources if source in targets):
         yield Finding(
             Hop.SINK,
             f"topic {source!r} is read and written by the same pipeline",

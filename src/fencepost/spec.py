@@ -62,10 +62,11 @@ class OnError(StrEnum):
 
 
 class SourceSpec(_Part):
-    """The topic, where to begin where no position is stored, and what its values are."""
+    """What is read, where to begin where no position is stored, and what its values are."""
 
-    topic: TopicName
-    start: Literal["earliest", "latest"] | datetime | dict[int, int] = "earliest"
+    topic: TopicName | None = Field(None, description="the only one")
+    topics: tuple[TopicName, ...] = Field((), description="several, whose values have the same schema")
+    start: Literal["earliest", "latest"] | datetime | dict[int, int] | dict[str, dict[int, int]] = "earliest"
     value: ValueFormat = ValueFormat.BYTES
     fields: str | None = Field(
         None, alias="schema", description='of JSON values, as in "id long, amount decimal(10,2)"'
@@ -83,16 +84,53 @@ class SourceSpec(_Part):
         except ValidationError:
             start = None
         zoned = isinstance(start, datetime) and start.tzinfo is not None
-        offsets = isinstance(start, dict) and all(offset >= 0 for offset in start.values())
+        offsets = isinstance(start, dict) and all(offset >= 0 for offset in _offsets(start))
         if not (zoned or offsets or start in ("earliest", "latest")):
-            raise PydanticCustomError("start", "earliest, latest, a time with a zone, or offsets: {0: 120, 1: 7}")
+            raise PydanticCustomError(
+                "start", "earliest, latest, a time with a zone, or offsets: {0: 120, 1: 7}, of several topics by topic"
+            )
         return start
+
+    @model_validator(mode="after")
+    def _named_once(self) -> SourceSpec:
+        if (self.topic is None) == (not self.topics):
+            raise PydanticCustomError("topic", "give topic, or topics with a list of them")
+        twice = sorted({topic for topic in self.topics if self.topics.count(topic) > 1})
+        if twice:
+            raise PydanticCustomError("topics", f"{', '.join(twice)} is there twice")
+        return self
+
+    @model_validator(mode="after")
+    def _start_of_what_is_read(self) -> SourceSpec:
+        if not isinstance(self.start, dict):
+            return self
+        named = {name for name, offsets in self.start.items() if isinstance(offsets, dict)}
+        if len(self.origins) > 1 and len(named) < len(self.start):
+            raise PydanticCustomError("start", "start: offsets of several topics go by topic: {orders: {0: 120, 1: 7}}")
+        if named - set(self.origins):
+            raise PydanticCustomError(
+                "start", f"start: {', '.join(sorted(map(str, named - set(self.origins))))} is not read"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fields_with_json(self) -> SourceSpec:
         if self.fields and self.value is not ValueFormat.JSON:
             raise PydanticCustomError("schema", "a schema goes with value: json")
         return self
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Every topic that is read."""
+        return self.topics if self.topic is None else (self.topic,)
+
+    def one(self, topic: str | None) -> str:
+        """The topic that somebody means: the only one where none is named. Raises Usage for one that is not read."""
+        meant = self.origins[0] if topic is None and len(self.origins) == 1 else topic
+        if meant not in self.origins:
+            given = f"--topic {topic}: the pipeline does not read it" if topic else "which topic?"
+            raise Usage(given, f"give --topic with one of {', '.join(self.origins)}")
+        return meant
 
 
 class TransformSpec(_Part):
@@ -200,7 +238,7 @@ class BatchSpec(_Part):
 
 
 class PipelineSpec(_Part):
-    """One pipeline: a topic, a transform, a sink, and the guarantee under which it runs."""
+    """One pipeline: its topics, a transform, a sink, and the guarantee under which it runs."""
 
     name: Name
     guarantee: Guarantee
@@ -240,6 +278,12 @@ class PipelineSpec(_Part):
         if any(str(key).lower() in ("failondataloss", "kafka.failondataloss") for key in settings):
             raise PydanticCustomError("source", "failOnDataLoss belongs to the source: write it under source")
         return {str(key): _text(value) for key, value in settings.items()}
+
+
+def _offsets(start: Mapping[Any, Any]) -> Iterator[int]:
+    """Those of a start, of one topic or by topic."""
+    for offset in start.values():
+        yield from offset.values() if isinstance(offset, Mapping) else [offset]
 
 
 def _text(value: object) -> object:
@@ -292,6 +336,8 @@ def _fill(value: Any, path: tuple[Any, ...], lines: _Lines, problems: list[str])
     """`${NAME}` and `${NAME:-default}` from the environment, in every text."""
     if isinstance(value, dict):
         return {key: _fill(below, (*path, key), lines, problems) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_fill(below, path, lines, problems) for below in value]
     if not isinstance(value, str):
         return value
 

@@ -33,6 +33,10 @@ class Standing:
     def positions(self) -> dict[TopicPartition, int]:
         return {TopicPartition(row.topic, row.partition): row.position for row in self.rows}
 
+    def taken_out(self, spec: PipelineSpec) -> list[str]:
+        """The topics that have positions and are not the pipeline's any more."""
+        return sorted({row.topic for row in self.rows}.difference(spec.source.origins))
+
 
 def standing(spec: PipelineSpec) -> Standing:
     """Takes nothing over, and changes nothing."""
@@ -51,7 +55,7 @@ def standing(spec: PipelineSpec) -> Standing:
 
 
 def set_positions(spec: PipelineSpec, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]) -> None:
-    """These and no others. A run of the pipeline that is under way ends as fenced."""
+    """These and no others of their topics. A run of the pipeline that is under way ends as fenced."""
     match spec.sink.options:
         case PostgresOptions() as options:
             settings = PostgresSettings(options.dsn or "", spec.name, options.table, (), options.ledger_schema)

@@ -1,8 +1,8 @@
-"""Where a pipeline is: what its ledger says against what its topic holds."""
+"""Where a pipeline is: what its ledger says against what its topics hold."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from fencepost.cluster.client import Cluster
@@ -33,10 +33,11 @@ class PipelineStatus:
     rows: int | None
     dead: int | None
     last_batch: datetime | None
+    taken_out: list[str] = field(default_factory=list)  # topics that were read once, and are not read any more
 
 
 def pipeline_status(spec: PipelineSpec) -> PipelineStatus:
-    topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
+    topic = TopicReader(Cluster(spec.kafka), *spec.source.origins)
     first, end = topic.bounds(topic.require_same())
     found = standing(spec)
     stored = {TopicPartition(row.topic, row.partition): row for row in found.rows}
@@ -58,4 +59,5 @@ def pipeline_status(spec: PipelineSpec) -> PipelineStatus:
         did.rows if did else None,
         did.dead if did else None,
         did.last_batch if did else None,
+        found.taken_out(spec),
     )

@@ -99,7 +99,7 @@ class Shop:
         topic = TopicReader(self.cluster, self.name)
         with closing(PostgresStore(self.settings)) as store:
             first = topic.positions(store.positions(self.name) if self._has_ledger() else {}, "earliest")
-            tenure = store.take_over(self.name, uuid4(), first, {self.name: topic.topic_id})
+            tenure = store.take_over(self.name, uuid4(), first, topic.topic_ids)
             ends = topic.ends(list(first))
             for at, position in sorted(tenure.positions.items()):
                 for start in range(position, ends[at], SPAN):

@@ -71,7 +71,7 @@ def test_a_sender_can_wait_for_the_answer(shop: Shop) -> None:
 
 
 def test_an_event_is_found_by_its_id(shop: Shop) -> None:
-    assert find_event(spec_of(shop), "p:7") == (0, 7)
+    assert find_event(spec_of(shop), "p:7") == ((shop.name, 0), 7)
     with pytest.raises(Usage, match="p:77"):
         find_event(spec_of(shop), "p:77")
 

@@ -309,7 +309,7 @@ def test_a_pipeline_goes_on_where_a_group_ended_and_not_while_its_members_work(f
         member.join(60)
     flow.produce(range(60, 70))
     found = find(spec, f"group:{settings.group}")
-    assert found.positions == {0: 30, 1: 30}
+    assert found.positions == {flow.name: {0: 30, 1: 30}}
     carry_out(spec, propose(spec, found.positions))
     assert flow.run(**PYTHON).rows == 10
     with pytest.raises(Usage, match="neither a group nor a checkpoint"):

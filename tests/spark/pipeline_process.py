@@ -29,7 +29,7 @@ def main() -> int:
     see: Observer = nobody
     if words.crash:
         step, partition, deed, witness = words.crash
-        see = CrashPoint(Step(step), TopicPartition(spec.source.topic, int(partition)), Deed(deed), Path(witness))
+        see = CrashPoint(Step(step), TopicPartition(spec.source.origins[-1], int(partition)), Deed(deed), Path(witness))
     try:
         Pipeline(spec, listen=RunOutput(as_json=True), see=see).run(once=words.once)
     except FencepostError as error:

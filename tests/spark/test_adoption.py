@@ -33,7 +33,7 @@ def test_a_sparks_checkpoint_says_where_to_go_on(flow: Flow, tmp_path: Path) -> 
     flow.sql(f"ALTER TABLE {flow.name} ADD COLUMN s text")
     spec = load(flow.declare(**parts))
     found = find(spec, f"checkpoint:{checkpoint.as_uri()}")
-    assert (dict(found.positions), found.warning) == ({0: 50, 1: 50}, "")
+    assert (found.positions, found.warning) == ({flow.name: {0: 50, 1: 50}}, "")
     carry_out(spec, propose(spec, found.positions))
     assert flow.run(**parts).rows == 30  # type: ignore[arg-type]
     flow.assert_exact(130)

@@ -22,15 +22,15 @@ def checkpoint(folder: Path, commits: list[int], offsets: dict[int, list[str]], 
 
 def test_the_last_committed_batch_counts_and_one_that_was_begun_is_told(tmp_path: Path) -> None:
     offsets = {0: ['{"orders":{"0":5}}'], 1: ['{"orders":{"0":9,"1":4}}'], 2: ['{"orders":{"0":12,"1":6}}']}
-    found = of_checkpoint(checkpoint(tmp_path, [0, 1], offsets), "orders")
-    assert found.positions == {0: 9, 1: 4}
+    found = of_checkpoint(checkpoint(tmp_path, [0, 1], offsets), ["orders"])
+    assert found.positions == {"orders": {0: 9, 1: 4}}
     assert "batch 2 was begun and not committed" in found.warning
 
 
 def test_of_several_sources_the_one_with_the_topic_counts(tmp_path: Path) -> None:
     lines = ['{"logOffset":3}', "-", '{"orders":{"0":7},"returns":{"0":1}}']
-    found = of_checkpoint(checkpoint(tmp_path, [4], {4: lines}), "orders")
-    assert (found.positions, found.warning) == ({0: 7}, "")
+    found = of_checkpoint(checkpoint(tmp_path, [4], {4: lines}), ["orders"])
+    assert (found.positions, found.warning) == ({"orders": {0: 7}}, "")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_of_several_sources_the_one_with_the_topic_counts(tmp_path: Path) -> Non
     [
         ([], {0: ['{"orders":{"0":5}}']}, "v1", "no batch that was committed"),
         ([1], {0: ['{"orders":{"0":5}}']}, "v1", "its offsets are not there"),
-        ([0], {0: ['{"returns":{"0":5}}']}, "v1", "does not read 'orders'"),
+        ([0], {0: ['{"returns":{"0":5}}']}, "v1", "does not read orders"),
         ([0], {0: ['{"orders":{"0":5}}']}, "v9", "format 'v9'"),
         ([0], {0: ["junk"]}, "v1", "not one of Spark's"),
     ],
@@ -47,4 +47,4 @@ def test_what_is_no_use_is_refused(
     tmp_path: Path, commits: list[int], offsets: dict[int, list[str]], version: str, reason: str
 ) -> None:
     with pytest.raises(Usage, match=reason):
-        of_checkpoint(checkpoint(tmp_path, commits, offsets, version), "orders")
+        of_checkpoint(checkpoint(tmp_path, commits, offsets, version), ["orders"])

@@ -174,7 +174,7 @@ def test_the_same_settings_with_harmless_values_are_not() -> None:
 
 
 def test_a_pipeline_must_not_read_what_it_writes() -> None:
-    assert list(loop_findings("orders", ["paid"])) == []
-    (finding,) = loop_findings("orders", ["paid", "orders"])
+    assert list(loop_findings(["orders"], ["paid"])) == []
+    (finding,) = loop_findings(["refunds", "orders"], ["paid", "orders"])
     with pytest.raises(UnsupportedGuarantee, match="read and written"):
         require(Guarantee.AT_MOST_ONCE, [finding])

@@ -113,6 +113,54 @@ def test_a_start_that_means_nothing_is_one_problem(start: str) -> None:
     assert "line 4: source.start: earliest, latest, a time with a zone" in found[0]
 
 
+@pytest.mark.parametrize(
+    ("source", "origins"),
+    [("topic: orders", ("orders",)), ("topics: [orders, refunds]", ("orders", "refunds")), ("topics: [o]", ("o",))],
+)
+def test_one_topic_or_several(source: str, origins: tuple[str, ...]) -> None:
+    assert parse(GOOD.replace("topic: orders", source)).source.origins == origins
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("value: json", "give topic, or topics"),
+        ("topics: []", "give topic, or topics"),
+        ("topic: orders, topics: [refunds]", "give topic, or topics"),
+        ("topics: [orders, refunds, orders]", "orders is there twice"),
+        ("topics: [orders, refunds], start: {0: 5}", "offsets of several topics go by topic"),
+        ("topics: [orders, refunds], start: {gifts: {0: 5}}", "gifts is not read"),
+        ("topic: orders, start: {refunds: {0: 5}}", "refunds is not read"),
+        ("topics: [orders, refunds], start: {orders: {0: -1}}", "earliest, latest, a time"),
+        ("topics: [orders, 'not a name']", "string should match"),
+    ],
+)
+def test_topics_that_cannot_be_meant_are_one_problem(source: str, problem: str) -> None:
+    (found,) = problems(GOOD.replace("topic: orders", source))
+    assert found.startswith("fencepost.yml line 4: source")
+    assert problem in found
+
+
+def test_offsets_go_by_topic_where_there_are_several() -> None:
+    source = parse(GOOD.replace("topic: orders", "topics: [a, b], start: {a: {0: 5, 1: 6}}")).source
+    assert source.start == {"a": {0: 5, 1: 6}}
+    assert parse(GOOD.replace("topic: orders", "topic: a, start: {a: {0: 5}}")).source.start == {"a": {0: 5}}
+
+
+def test_the_environment_is_filled_in_in_lists_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIND", "refunds")
+    assert parse(GOOD.replace("topic: orders", 'topics: [orders, "${KIND}"]')).source.origins == ("orders", "refunds")
+
+
+def test_the_topic_that_is_meant_is_the_only_one_or_must_be_named() -> None:
+    source = parse(GOOD.replace("topic: orders", "topics: [orders, refunds]")).source
+    assert (parse(GOOD).source.one(None), source.one("refunds")) == ("orders", "refunds")
+    for topic in (None, "gifts"):
+        with pytest.raises(Usage) as refused:
+            source.one(topic)
+        assert "orders, refunds" in refused.value.remedy
+
+
 @pytest.mark.parametrize(("every", "seconds"), [("500ms", 0.5), ("2s", 2), ("1m", 60), ("3", 3)])
 def test_durations(every: str, seconds: float) -> None:
     assert parse(GOOD + f"batch: {{every: {every}}}").batch.every == timedelta(seconds=seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Event
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from uuid import uuid4
 
 from fencepost.cluster.positions import TopicReader
@@ -23,7 +23,7 @@ ORDERS = TopicPartition("orders", 0)
 class Topic:
     """As much of a topic as is asked for here."""
 
-    topic, topic_id = "orders", "id"
+    topic_ids: ClassVar = {"orders": "id"}
 
     def positions(self, _stored: object, _start: object) -> dict[TopicPartition, int]:
         return {ORDERS: 0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -25,6 +25,15 @@ from fencepost.sinks.postgres.reading import exists, has_columns, pages, reader
 from fencepost.sinks.postgres.session import table_name, translated
 
 PROVENANCE = ("_topic", "_partition", "_offset", "_n")
+_ONE_OF_A_KEY = """
+SELECT * FROM (
+    SELECT c.*, s.pos IS NOT NULL AS here,
+        max(CASE WHEN s.pos IS NULL THEN 0 ELSE 1 END) OVER (PARTITION BY c.key) AS landed,
+        row_number() OVER (PARTITION BY c.key ORDER BY c.tombstone DESC, c.topic, c.part) AS number
+    FROM chosen c LEFT JOIN (SELECT DISTINCT topic, part, pos FROM sink WHERE zone = 'in') s
+    ON c.topic = s.topic AND c.part = s.part AND c.pos = s.pos
+) AS each_topics WHERE here OR (landed = 0 AND number = 1 AND {alive})
+"""  # each topic's event of a key may have the row: the one that was committed last has, and only the sink knows which
 ROWS_PER_SPAN = "spans without gaps, and the number of rows that they say were written"
 
 
@@ -34,11 +43,13 @@ class Loader(Protocol):
     @property
     def engine(self) -> Engine: ...
 
-    def topic(self, name: str, topic: str, ranges: Ranges | None, *, committed: bool = True, id_: str = "") -> None: ...
+    def topics(
+        self, name: str, topics: Sequence[str], ranges: Ranges | None, *, committed: bool = True, id_: str = ""
+    ) -> None: ...
 
     def table(self, name: str, dsn: str, query: str, pages: int = 0, /) -> None: ...
 
-    def expected(self, topic: str, ranges: Ranges, condition: str) -> None: ...
+    def expected(self, topics: Sequence[str], ranges: Ranges, condition: str) -> None: ...
 
 
 def audit(request: AuditRequest, patience: float | None = None) -> Audit:
@@ -80,7 +91,7 @@ def _loader(request: AuditRequest, choice: EngineChoice) -> Iterator[Loader]:
         from fencepost.audit.on_spark import SparkLoader, open_spark
 
         headers = bool(request.journals or request.sink_topic or request.id_column)
-        with open_spark(request.topic, request.spark) as spark:
+        with open_spark(", ".join(request.topics), request.spark) as spark:
             yield SparkLoader(spark, request.kafka, headers, request.source)
 
 
@@ -98,10 +109,10 @@ class _Auditor:
         put_nothing_dead(self._engine)
         if self._journal is not None:
             self._engine.put("journal", self._journal.table())
-            self._loader.topic("log", self._request.topic, self._scope.whole, id_=self._id)
+            self._loader.topics("log", self._request.topics, self._scope.whole, id_=self._id)
             missing = Anomaly.UNDECIDED if self._scope.forgets else Anomaly.LOST_BEFORE_LOG
             yield compare_log(self._engine, self._request.most, lambda: self._read_raw(None), missing)
-        self._loader.topic("log", self._request.topic, self._scope.ranges, id_=self._id)
+        self._loader.topics("log", self._request.topics, self._scope.ranges, id_=self._id)
         if self._reads_headers():
             yield self._log_by_itself()
         if self._request.table is not None or self._request.sink_topic is not None:
@@ -120,7 +131,7 @@ class _Auditor:
         if ranges is not None:  # what a sink claims may lie outside of the topic
             known = self._scope.ranges
             ranges = {at: span for at, span in ranges.items() if at in known}
-        self._loader.topic("raw", self._request.topic, ranges, committed=False, id_=self._id)
+        self._loader.topics("raw", self._request.topics, ranges, committed=False, id_=self._id)
 
     def _last_hop(self) -> Hop:
         provenance = self._load_sink()
@@ -156,25 +167,27 @@ class _Auditor:
         """`expected`: the events that must have a row. Says whether others of the log are superseded by them."""
         mode, request = self._request.mode, self._request
         if request.expect:
-            self._loader.expected(request.topic, self._scope.ranges, request.expect)
+            self._loader.expected(request.topics, self._scope.ranges, request.expect)
             return False
         if mode is SinkMode.APPEND:
             self._engine.view("expected", "SELECT * FROM log")
             return False
         which = "DESC" if mode is SinkMode.UPSERT else "ASC"
+        alive = "NOT tombstone" if request.deletes else "TRUE"
         self._engine.keep(
-            "expected",
-            "SELECT topic, part, pos, id, key, intact, payload FROM (SELECT *, row_number() OVER "
-            f"(PARTITION BY topic, part, key ORDER BY pos {which}) AS place FROM log) AS ordered WHERE place = 1"
-            + (" AND NOT tombstone" if request.deletes else ""),
+            "chosen",
+            "SELECT * FROM (SELECT *, row_number() OVER "
+            f"(PARTITION BY topic, part, key ORDER BY pos {which}) AS place FROM log) AS ordered WHERE place = 1",
         )
+        one = f"SELECT * FROM chosen WHERE {alive}" if request.keys_apart else _ONE_OF_A_KEY.format(alive=alive)
+        self._engine.view("expected", f"SELECT topic, part, pos, id, key, intact, payload FROM ({one}) AS one")
         return True
 
     def _load_sink(self) -> bool:
         """`sink` and `dead`. Says whether the rows know where they came from."""
         request = self._request
         if request.sink_topic is not None:
-            self._loader.topic("landed", request.sink_topic, None, id_=self._id)
+            self._loader.topics("landed", [request.sink_topic], None, id_=self._id)
             self._engine.view("sink", "SELECT topic, part, pos, id, 0 AS n, payload, 'in' AS zone FROM landed")
             return False
         table, dsn = request.table or "", request.dsn or ""

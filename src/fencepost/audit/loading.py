@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc
@@ -48,9 +48,12 @@ class PythonLoader:
         self._kafka = kafka
         self._payload = payload  # is it compared? else it need not be hashed
 
-    def topic(self, name: str, topic: str, ranges: Ranges | None, *, committed: bool = True, id_: str = "") -> None:
-        """A topic's records as a relation. `id_`: take the value or the key for the event's id."""
-        messages = read_topic(self._kafka, topic, ranges, committed=committed)
+    def topics(
+        self, name: str, topics: Sequence[str], ranges: Ranges | None, *, committed: bool = True, id_: str = ""
+    ) -> None:
+        """Topics' records as a relation. `id_`: take the value or the key for the event's id."""
+        each = (read_topic(self._kafka, topic, ranges, committed=committed) for topic in topics)
+        messages = chain.from_iterable(each)
         batches = []
         while rows := [_row(message, id_, self._payload) for message in islice(messages, AT_ONCE)]:
             columns = list(zip(*rows, strict=True))
@@ -67,7 +70,7 @@ class PythonLoader:
         except adbc.Error as error:
             raise Unreachable(f"PostgreSQL could not be read: {error}") from error
 
-    def expected(self, _topic: str, _ranges: Ranges, _condition: str) -> None:
+    def expected(self, _topics: Sequence[str], _ranges: Ranges, _condition: str) -> None:
         raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from psycopg import conninfo
@@ -28,6 +29,7 @@ from fencepost.spec import SourceSpec
 
 PAGES = 8192  # of a table to one reader: 64 MiB
 JDBC_ROWS = "20000"  # per round trip
+T = TypeVar("T")
 
 
 class SparkEngine:
@@ -89,18 +91,20 @@ class SparkLoader:
     headers: bool = False  # ids and checksums: they cost time on every record
     source: SourceSpec | None = None  # a pipeline's: for conditions on its events
 
-    def topic(self, name: str, topic: str, ranges: Ranges | None, *, committed: bool = True, id_: str = "") -> None:
-        if ranges is not None and not ranges:
+    def topics(
+        self, name: str, topics: Sequence[str], ranges: Ranges | None, *, committed: bool = True, id_: str = ""
+    ) -> None:
+        if ranges is not None and not any(at.topic in topics for at in ranges):
             self.engine.put(name, LOG.empty_table())  # Spark refuses to read no partition
         else:
-            self._log(self._records(topic, ranges, committed), id_).createOrReplaceTempView(name)
+            self._log(self._records(topics, ranges, committed), id_).createOrReplaceTempView(name)
 
-    def expected(self, topic: str, ranges: Ranges, condition: str) -> None:
+    def expected(self, topics: Sequence[str], ranges: Ranges, condition: str) -> None:
         """The records for which a condition holds, in the words in which a transform sees them."""
-        spec = self.source or SourceSpec.model_validate({"topic": topic})
+        spec = self.source or SourceSpec.model_validate({"topics": topics})
         source = KafkaSource(spec, self.kafka, 1, headers=self.headers)
         with _translated():
-            events = source.events(self._records(topic, ranges, committed=True)).where(condition)
+            events = source.events(self._records(topics, ranges, committed=True)).where(condition)
             events.select(
                 "topic",
                 f.col("partition").alias("part"),
@@ -124,7 +128,7 @@ class SparkLoader:
             ]
             reduce(DataFrame.unionByName, parts).createOrReplaceTempView(name)
 
-    def _records(self, topic: str, ranges: Ranges | None, committed: bool) -> DataFrame:
+    def _records(self, topics: Sequence[str], ranges: Ranges | None, committed: bool) -> DataFrame:
         options = {
             **READING,
             **spark_options(self.kafka),
@@ -133,12 +137,12 @@ class SparkLoader:
             "includeHeaders": str(self.headers).lower(),
         }
         if ranges is None:
-            options |= {"subscribe": topic, "startingOffsets": "earliest", "endingOffsets": "latest"}
+            options |= {"subscribe": ",".join(topics), "startingOffsets": "earliest", "endingOffsets": "latest"}
         else:
-            known = {at: span for at, span in ranges.items() if at.topic == topic}
-            options["assign"] = json.dumps({topic: sorted(at.partition for at in known)})
-            options["startingOffsets"] = _offsets(topic, {at: span.start for at, span in known.items()})
-            options["endingOffsets"] = _offsets(topic, {at: span.end for at, span in known.items()})
+            known = {at: span for at, span in ranges.items() if at.topic in topics}
+            options["assign"] = json.dumps({topic: sorted(own) for topic, own in _by_topic(known).items()})
+            options["startingOffsets"] = json.dumps(_by_topic({at: span.start for at, span in known.items()}))
+            options["endingOffsets"] = json.dumps(_by_topic({at: span.end for at, span in known.items()}))
         with _translated():
             return self.engine.spark.read.format("kafka").options(**options).load()
 
@@ -165,8 +169,12 @@ class SparkLoader:
         return self._header(EVENT_CHECKSUM) == computed
 
 
-def _offsets(topic: str, positions: Mapping[TopicPartition, int]) -> str:
-    return json.dumps({topic: {str(at.partition): position for at, position in positions.items()}})
+def _by_topic(places: Mapping[TopicPartition, T]) -> dict[str, dict[int, T]]:
+    """As Spark takes them, in JSON."""
+    found: dict[str, dict[int, T]] = defaultdict(dict)
+    for at, thing in places.items():
+        found[at.topic][at.partition] = thing
+    return found
 
 
 def _jdbc(dsn: str) -> tuple[str, dict[str, str]]:

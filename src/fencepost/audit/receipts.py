@@ -10,7 +10,7 @@ from typing import Any
 from psycopg import sql
 
 from fencepost.audit.readers import read_topic
-from fencepost.audit.scope import require_same_topic
+from fencepost.audit.scope import require_same_topics
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.positions import TopicReader
 from fencepost.errors import Usage
@@ -59,12 +59,15 @@ class Receipt:
         }
 
 
-def receipt(spec: PipelineSpec, partition: int, offset: int, *, check: bool = False, wait: float = 0) -> Receipt:
-    """The fate of the event at this place. `check` looks its row up; `wait` is how long to wait for the position.
+def receipt(
+    spec: PipelineSpec, partition: int, offset: int, topic: str | None = None, *, check: bool = False, wait: float = 0
+) -> Receipt:
+    """The fate of the event at this place, of this topic where there are several.
 
-    Raises Usage for a place that the topic does not have, TopicRecreated where the topic is another one now.
+    `check` looks its row up; `wait` is how long to wait for the position. Raises Usage for a place that does not exist,
+    TopicRecreated where the topic is another one now.
     """
-    at = TopicPartition(spec.source.topic, partition)
+    at = TopicPartition(spec.source.one(topic), partition)
     _require_place(spec, at, offset)
     deadline = time.monotonic() + wait
     while (found := _from_position(spec, at, offset)).fate is Fate.WAITING and time.monotonic() < deadline:
@@ -72,19 +75,21 @@ def receipt(spec: PipelineSpec, partition: int, offset: int, *, check: bool = Fa
     return _from_rows(spec, found) if check and found.fate is Fate.PROCESSED else found
 
 
-def find_event(spec: PipelineSpec, id_: str) -> tuple[int, int]:
-    """Partition and offset of the event with this id. Reads the topic: only the place is found without that."""
-    for record in read_topic(spec.kafka, spec.source.topic, None, committed=False):
-        if dict(record.headers() or ()).get(EVENT_ID) == id_.encode():
-            return record.partition() or 0, record.offset() or 0
-    raise Usage(f"topic {spec.source.topic!r} holds no event with the id {id_}", "was it sent, and is it still kept?")
+def find_event(spec: PipelineSpec, id_: str, topic: str | None = None) -> tuple[TopicPartition, int]:
+    """Where the event with this id is. Reads the topic, or all of them: only the place is found without that."""
+    topics = [spec.source.one(topic)] if topic else spec.source.origins
+    for name in topics:
+        for record in read_topic(spec.kafka, name, None, committed=False):
+            if dict(record.headers() or ()).get(EVENT_ID) == id_.encode():
+                return TopicPartition(name, record.partition() or 0), record.offset() or 0
+    raise Usage(f"{', '.join(topics)}: no event there has the id {id_}", "was it sent, and is it still kept?")
 
 
 def _require_place(spec: PipelineSpec, at: TopicPartition, offset: int) -> None:
     topic = TopicReader(Cluster(spec.kafka), at.topic)
     options = spec.postgres
     with reader(options.dsn or "") as connection:
-        require_same_topic(stored_positions(connection, options.ledger_schema, spec.name), topic)
+        require_same_topics(stored_positions(connection, options.ledger_schema, spec.name), topic)
     partitions = topic.require_same()
     if at not in partitions:
         raise Usage(f"topic {at.topic!r} has no partition {at.partition}", f"it has 0 to {len(partitions) - 1}")

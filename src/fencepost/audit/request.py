@@ -31,7 +31,7 @@ class SinkMode(StrEnum):
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """One log, one sink, and by what they are compared."""
+    """One log, of one topic or several, one sink, and by what they are compared."""
 
     guarantee: Guarantee
     kafka: Mapping[str, str] = field(repr=False)
@@ -53,12 +53,19 @@ class AuditRequest:
     engine: EngineChoice = EngineChoice.AUTO
     spark: Mapping[str, str] = field(default_factory=dict)
     most: int = 100
+    also: tuple[str, ...] = ()  # further topics of the log
+    keys_apart: bool = True  # with a mode: does each topic have rows of its own for a key?
 
     def __post_init__(self) -> None:
         if self.table is None and self.sink_topic is None and not self.journals:
             raise Usage("there is nothing to compare the topic with", "give --sink, --journal or a pipeline file")
         if self.expect and self.engine is EngineChoice.PYTHON:
             raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All of the log."""
+        return (self.topic, *self.also)
 
     def chosen(self, offsets: int) -> EngineChoice:
         """Spark where the topic is large, or where a condition needs it."""
@@ -69,16 +76,17 @@ class AuditRequest:
 
 def of_pipeline(spec: PipelineSpec) -> AuditRequest:
     """Into a topic events are compared by their ids, which their producers gave them."""
+    topic, *also = spec.source.origins
     if isinstance(spec.sink.options, KafkaOptions):
         target, source = spec.sink.options.topic, spec.source
         return AuditRequest(
-            spec.guarantee, spec.kafka, source.topic, sink_topic=target, source=source, spark=spec.spark
+            spec.guarantee, spec.kafka, topic, sink_topic=target, source=source, spark=spec.spark, also=tuple(also)
         )
     options = spec.postgres
     return AuditRequest(
         spec.guarantee,
         spec.kafka,
-        spec.source.topic,
+        topic,
         options.table,
         options.dsn or "",
         pipeline=spec.name,
@@ -87,4 +95,6 @@ def of_pipeline(spec: PipelineSpec) -> AuditRequest:
         mode=SinkMode(options.mode),
         deletes=options.tombstones == "delete",
         spark=spec.spark,
+        also=tuple(also),
+        keys_apart="topic" in options.key or not also,
     )

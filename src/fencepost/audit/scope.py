@@ -13,7 +13,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from fencepost.audit.request import AuditRequest
 from fencepost.audit.spans import LandedSpan, starts
 from fencepost.cluster.client import Cluster
-from fencepost.cluster.positions import Start, TopicReader
+from fencepost.cluster.positions import Start, TopicReader, by_place
 from fencepost.cluster.topics import offsets_at, topic_facts
 from fencepost.errors import TopicRecreated
 from fencepost.model import Span, TopicPartition
@@ -70,7 +70,7 @@ class Scope:
 def find_scope(request: AuditRequest) -> Scope:
     """Positions are read before anything else, so that what lands meanwhile lies beyond them."""
     cluster = Cluster(request.kafka)
-    topic = TopicReader(cluster, request.topic)
+    topic = TopicReader(cluster, *request.topics)
     positions, spans = _stored(request, topic)
     partitions = topic.require_same()
     first, _ = topic.bounds(partitions)
@@ -82,8 +82,9 @@ def find_scope(request: AuditRequest) -> Scope:
         start = max(first[at], carried.get(at, first[at]), begin[at])
         end = min(ends[at], until[at], positions.get(at, ends[at] if not request.pipeline else start))
         ranges[at] = Span(start, max(start, end))
-    facts = topic_facts(cluster, request.topic)
-    return Scope(ranges, ends, positions, spans, facts is not None and facts.compacted, first)
+    not_read = {at: Span(end, end) for at, end in positions.items() if at.topic not in request.topics}
+    facts = [facts for name in request.topics if (facts := topic_facts(cluster, name))]
+    return Scope({**ranges, **not_read}, ends, positions, spans, any(each.compacted for each in facts), first)
 
 
 def committed_ends(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -95,7 +96,7 @@ def committed_ends(cluster: Cluster, partitions: list[TopicPartition]) -> dict[T
 def drained(request: AuditRequest, patience: float) -> bool:
     """Wait until the pipeline has read what the topic holds now; False when it has not within that time."""
     cluster = Cluster(request.kafka)
-    topic = TopicReader(cluster, request.topic)
+    topic = TopicReader(cluster, *request.topics)
     ends = committed_ends(cluster, topic.require_same())
     deadline = time.monotonic() + patience
     while not _reached(request, topic, ends):
@@ -119,21 +120,16 @@ def _stored(request: AuditRequest, topic: TopicReader) -> tuple[dict[TopicPartit
             LandedSpan(TopicPartition(at.topic, at.partition), Span(at.start_offset, at.end_offset), at.rows)
             for at in stored_spans(connection, request.ledger_schema, request.pipeline)
         ]
-    for row in rows:
-        if row.topic == topic.topic and row.topic_id and row.topic_id != topic.topic_id:
-            raise TopicRecreated(
-                f"topic {topic.topic!r} is another one than the pipeline has read",
-                "its rows cannot be compared with it",
-            )
+    require_same_topics(rows, topic)
     return {TopicPartition(row.topic, row.partition): row.position for row in rows}, spans
 
 
-def require_same_topic(stored: Iterable[StoredPosition], topic: TopicReader) -> None:
+def require_same_topics(stored: Iterable[StoredPosition], topic: TopicReader) -> None:
     """Raises TopicRecreated where the pipeline has read another topic of that name."""
     for row in stored:
-        if row.topic == topic.topic and row.topic_id and row.topic_id != topic.topic_id:
+        if row.topic_id and row.topic_id != topic.topic_ids.get(row.topic, row.topic_id):
             raise TopicRecreated(
-                f"topic {topic.topic!r} is another one than the pipeline has read",
+                f"topic {row.topic!r} is another one than the pipeline has read",
                 "its rows cannot be compared with it",
             )
 
@@ -145,7 +141,7 @@ def _limits(
         if given is None:
             return otherwise
         if isinstance(given, Mapping):  # a partition that is not named keeps its own end
-            return {at: given.get(at.partition, otherwise[at]) for at in otherwise}
+            return {**otherwise, **by_place(given, request.topics)}
         return topic.positions({}, given)
 
     return offsets(request.since, first), offsets(request.until, ends)

@@ -138,7 +138,7 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     if report is not None:
         from fencepost.audit.page import write_page
 
-        write_page(found, request.topic, report)
+        write_page(found, ", ".join(request.topics), report)
     _show(found, most, output)
     _end(found)
 
@@ -198,7 +198,7 @@ def _say_aside(facts: dict[str, int]) -> None:
     for word, text in (
         ("waiting", "offsets wait beyond the position"),
         ("ahead", "rows beyond the position, left aside"),
-        ("older", "rows older than the log, left aside"),
+        ("older", "rows older than the log, or of a topic that is not read any more, left aside"),
     ):
         if facts.get(word):
             say(f"{facts[word]:,} {text}")

@@ -38,6 +38,7 @@ def set_(
         str,
         typer.Option("--to", help="earliest, latest, a time with a zone (2026-01-31T12:00:00Z), or 0:120,1:7."),
     ],
+    topic: Annotated[str | None, typer.Option("--topic", help="Of this topic only; offsets are of one.")] = None,
     spec: SpecOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: FormatOption = OutputFormat.TEXT,
@@ -49,7 +50,7 @@ def set_(
     from fencepost.repositioning import propose
 
     pipeline = pipeline_spec(spec)
-    _move(pipeline, propose(pipeline, parse_start(to, "--to")), yes, output)
+    _move(pipeline, propose(pipeline, parse_start(to, "--to"), topic), yes, output)
 
 
 @app.command("import")

@@ -12,10 +12,12 @@ from fencepost.errors import Usage
 
 
 def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
-    topic: Annotated[str | None, typer.Option("--topic", help="The pipeline's topic, to be sure.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Which of the pipeline's topics; needed where it reads several.")
+    ] = None,
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="Where the event is.")] = None,
     offset: Annotated[int | None, typer.Option("--offset", min=0, help="Where the event is.")] = None,
-    id_: Annotated[str | None, typer.Option("--id", help="Its id instead; the topic is read to find it.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="Its id instead; the topics are read to find it.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Look its row up too.")] = False,
     wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for it so long.")] = 0,
     spec: SpecOption = None,
@@ -29,13 +31,11 @@ def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     from fencepost.audit.receipts import receipt as ask
 
     pipeline = pipeline_spec(spec)
-    if topic is not None and topic != pipeline.source.topic:
-        raise Usage(f"--topic {topic}", f"pipeline {pipeline.name!r} reads {pipeline.source.topic}")
     if id_ is not None:
-        partition, offset = find_event(pipeline, id_)
+        (topic, partition), offset = find_event(pipeline, id_, topic)
     if partition is None or offset is None:
         raise Usage("which event?", "give --partition and --offset, or --id")
-    found = ask(pipeline, partition, offset, check=check, wait=wait)
+    found = ask(pipeline, partition, offset, topic, check=check, wait=wait)
     if output is OutputFormat.JSON:
         emit_json(found.as_json())
     else:

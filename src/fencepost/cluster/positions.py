@@ -1,8 +1,8 @@
-"""Positions against what a topic holds now: where to start, what is gone, and whether it is still the same topic."""
+"""Positions against what topics hold now: where to start, what is gone, and whether they are still the same topics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
@@ -12,34 +12,37 @@ from fencepost.cluster.topics import offsets_at, topic_id_and_partitions
 from fencepost.errors import PositionLost, RecordsGone, TopicRecreated, Unreachable, Usage
 from fencepost.model import Span, TopicPartition
 
-Start = str | datetime | Mapping[int, int]
+Offsets = Mapping[int, int] | Mapping[str, Mapping[int, int]]  # by partition of the only topic, or by topic first
+Start = str | datetime | Offsets
 
 
 class TopicReader:
-    """One topic as a pipeline reads it. Remembers the topic's id from when it was opened."""
+    """The topics that a pipeline reads. Remembers their ids from when it was opened."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
-        """Raises Usage where there is no such topic."""
+    def __init__(self, cluster: Cluster, *topics: str) -> None:
+        """Raises Usage where one of them does not exist."""
         self._cluster = cluster
-        self.topic = topic
-        self.topic_id, _ = topic_id_and_partitions(cluster, topic)
+        self.topic_ids = {topic: topic_id_and_partitions(cluster, topic)[0] for topic in topics}
 
     def positions(
         self, stored: Mapping[TopicPartition, int], start: Start, skip_gone: bool = False
     ) -> dict[TopicPartition, int]:
         """Every partition with its stored position, or with the one to start at.
 
-        A partition that appears when others have positions starts at its first record, whatever `start` says.
-        Raises RecordsGone where one is stored that the topic holds no more, unless they are to be skipped.
+        A partition that appears when others of its topic have positions starts at its first record, whatever `start`
+        says. What is stored for topics that are not read (any more) is left alone. Raises RecordsGone where a position
+        is stored that the topic holds no more, unless such records are to be skipped.
         """
         partitions = self.require_same()
         first, end = self.bounds(partitions)
         for partition, position in stored.items():
-            _require_there(partition, position, first.get(partition), end.get(partition))
-            if not skip_gone:
-                _require_readable(partition, position, first[partition])
-        starts = first if stored else self._starts(start, first, end)
-        return {partition: stored.get(partition, starts[partition]) for partition in partitions}
+            if partition.topic in self.topic_ids:
+                _require_there(partition, position, first.get(partition), end.get(partition))
+                if not skip_gone:
+                    _require_readable(partition, position, first[partition])
+        known = {partition.topic for partition in stored}
+        new = [partition for partition in partitions if partition.topic not in known]
+        return {**first, **self._starts(start, new, first, end), **_only(stored, first)}
 
     def gone(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Span]:
         """What lies between a position and the first record that there is."""
@@ -55,25 +58,52 @@ class TopicReader:
         return offsets_at(self._cluster, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def require_same(self) -> list[TopicPartition]:
-        """The topic's partitions. Raises TopicRecreated when it was deleted and made anew since it was opened."""
-        now, partitions = topic_id_and_partitions(self._cluster, self.topic)
-        if now != self.topic_id:
+        """The topics' partitions. Raises TopicRecreated when one was deleted and made anew since it was opened."""
+        return [partition for topic in self.topic_ids for partition in self._partitions(topic)]
+
+    def _partitions(self, topic: str) -> list[TopicPartition]:
+        now, partitions = topic_id_and_partitions(self._cluster, topic)
+        if now != self.topic_ids[topic]:
             raise TopicRecreated(
-                f"topic {self.topic!r} was deleted and made anew while it was read",
-                f"to read the new one from its start: fencepost positions set --topic {self.topic} --to earliest",
+                f"topic {topic!r} was deleted and made anew while it was read",
+                f"to read the new one from its start: fencepost positions set --topic {topic} --to earliest",
             )
-        return [TopicPartition(self.topic, partition) for partition in partitions]
+        return [TopicPartition(topic, partition) for partition in partitions]
 
     def _starts(
-        self, start: Start, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+        self,
+        start: Start,
+        new: Collection[TopicPartition],
+        first: Mapping[TopicPartition, int],
+        end: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
+        """Where partitions of topics begin that have not been read yet."""
         if isinstance(start, datetime):
             spec = OffsetSpec.for_timestamp(int(start.timestamp() * 1000))
-            found = _all_led(first, offsets_at(self._cluster, first, spec))
+            found = _all_led(new, offsets_at(self._cluster, new, spec))
             return {partition: offset if offset >= 0 else end[partition] for partition, offset in found.items()}
         if isinstance(start, Mapping):
-            return _explicit(self.topic, start, first, end)
-        return dict(end if start == "latest" else first)
+            read = {partition.topic for partition in first} - {partition.topic for partition in new}
+            named = by_place(start, list(self.topic_ids)).items()
+            return _explicit({at: offset for at, offset in named if at.topic not in read}, first, end)
+        return _only(end if start == "latest" else first, new)
+
+
+def by_place(offsets: Offsets, topics: Sequence[str]) -> dict[TopicPartition, int]:
+    """Raises Usage for offsets without a topic where there are several."""
+    places: dict[TopicPartition, int] = {}
+    for name, given in offsets.items():
+        if isinstance(given, Mapping):
+            places |= {TopicPartition(str(name), partition): offset for partition, offset in given.items()}
+        elif len(topics) == 1:
+            places[TopicPartition(topics[0], int(name))] = given
+        else:
+            raise Usage(f"offset {given} of partition {name}: of which topic?", f"say which of {', '.join(topics)}")
+    return places
+
+
+def _only(offsets: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    return {partition: offset for partition, offset in offsets.items() if partition in partitions}
 
 
 def _all_led(partitions: Iterable[TopicPartition], offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -85,22 +115,18 @@ def _all_led(partitions: Iterable[TopicPartition], offsets: dict[TopicPartition,
 
 
 def _explicit(
-    topic: str,
-    start: Mapping[int, int],
-    first: Mapping[TopicPartition, int],
-    end: Mapping[TopicPartition, int],
+    named: dict[TopicPartition, int], first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Offsets by partition; those that are not named start at their first record."""
-    for number, offset in start.items():
-        partition = TopicPartition(topic, number)
+    """Offsets by partition, as they are; those that are not named start at their first record."""
+    for partition, offset in named.items():
         if partition not in first:
-            raise Usage(f"source.start names partition {number}, which topic {topic!r} does not have")
+            raise Usage(f"source.start names {partition}, which does not exist", "name partitions that are read")
         if not first[partition] <= offset <= end[partition]:
             raise Usage(
                 f"source.start: {partition} holds the offsets {first[partition]} to {end[partition]}, not {offset}",
                 "name one of these, or earliest or latest",
             )
-    return {partition: start.get(partition.partition, offset) for partition, offset in first.items()}
+    return named
 
 
 def _require_there(partition: TopicPartition, position: int, first: int | None, end: int | None) -> None:
@@ -113,7 +139,8 @@ def _require_there(partition: TopicPartition, position: int, first: int | None, 
         raise PositionLost(
             f"{partition}: the stored position is {position}, and the topic ends at {end}: records that were read "
             "are gone from it",
-            "see what happened to the topic; to go on from its end: fencepost positions set --to latest",
+            f"see what happened to the topic; to go on from its end: fencepost positions set --topic {partition.topic} "
+            "--to latest",
         )
 
 
@@ -122,5 +149,6 @@ def _require_readable(partition: TopicPartition, position: int, first: int) -> N
         raise RecordsGone(
             f"{partition}: the records from {position} to {first - 1} were never read and are gone, by retention or "
             "by deletion",
-            "to go on without them: fencepost positions set --to earliest; and give the topic a longer retention",
+            f"to go on without them: fencepost positions set --topic {partition.topic} --to earliest; and give the "
+            "topic a longer retention",
         )

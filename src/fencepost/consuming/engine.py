@@ -55,7 +55,7 @@ class PythonEngine:
         return {}
 
     def topic_ids(self) -> Mapping[str, str]:
-        return {self.spec.source.topic: self.topic.topic_id}
+        return self.topic.topic_ids
 
     def landed(self, _runs: Collection[UUID], _first: Mapping[TopicPartition, int]) -> Landed | None:
         return None  # every batch that landed was told of
@@ -126,7 +126,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Pyth
         raise Usage("the pipeline does not say where Kafka is", "start one with `fencepost up`")
     rows = EventRows.of(spec)
     settings = consumer_settings(spec)
-    topic = TopicReader(Cluster(spec.kafka), spec.source.topic)
+    topic = TopicReader(Cluster(spec.kafka), *spec.source.origins)
     target = open_target(spec, rows)
     with closing(target.open_store()) as ledger:
         yield PythonEngine(spec, settings, topic, target, ledger, stop, see)
@@ -135,10 +135,11 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Pyth
 def consumer_settings(spec: PipelineSpec) -> ConsumerSettings:
     return ConsumerSettings(
         spec.kafka,
-        spec.source.topic,
+        spec.source.origins[0],
         spec.name,
         spec.guarantee,
         start=spec.source.start,
         batch=min(spec.batch.records, MOST_RECORDS),
         skip_gone=not spec.source.fail_on_data_loss,
+        also=spec.source.origins[1:],
     )

@@ -92,5 +92,4 @@ def resolve(
             f"group {settings.group!r} has no position in {settings.topic!r}", "start at earliest, latest or a time"
         )
     # all partitions that there were got a position when the group began: these came later, and nobody has read them
-    fresh = topic.positions({}, "earliest" if settings.start == "latest" else settings.start)
-    return {place: known.get(place, fresh[place]) for place in partitions}
+    return {place: known.get(place, first[place]) for place in partitions}

@@ -87,7 +87,7 @@ class Member:
         self._fenced_since: float | None = None
         self.done = Consumed()
         self._cluster = Cluster(settings.kafka)
-        self._topic = topic = TopicReader(self._cluster, settings.topic)
+        self._topic = topic = TopicReader(self._cluster, *settings.topics)
         try:
             self._consumer = GroupConsumer(settings.librdkafka(), self._answered, librdkafka_log)
         except KafkaException as error:
@@ -106,7 +106,7 @@ class Member:
         A batch whose partitions went away meanwhile is given up.
         """
         self._consumer.subscribe(
-            [self._settings.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+            list(self._settings.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
         try:
             if once:
@@ -188,7 +188,7 @@ class Member:
         if isinstance(found := failure(error, f"group {self._settings.group!r}", ""), Usage) and not is_missing(error):
             raise found
         if error.fatal() or not error.retriable():
-            raise Unreachable(f"topic {self._settings.topic!r}: {error.str()}", "see the brokers")
+            raise Unreachable(f"topic {message.topic() or self._settings.topic!r}: {error.str()}", "see the brokers")
 
     # -- a batch
 

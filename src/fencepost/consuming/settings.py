@@ -38,6 +38,7 @@ class ConsumerSettings:
     retries: int = 3  # of a handler that fails
     revoke_seconds: float = 10.0  # for the batch in hand, when its partitions are asked back
     skip_gone: bool = False  # records that are gone before they were read are gone over, and told
+    also: tuple[str, ...] = ()  # further topics
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "commit", Commit(self.commit))  # words are as good as the enum's members
@@ -52,6 +53,11 @@ class ConsumerSettings:
             )
         if self.batch < 1:
             raise Usage(f"batch {self.batch}", "one event or more")
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All that are read."""
+        return (self.topic, *self.also)
 
     @property
     def every(self) -> float:

@@ -110,16 +110,21 @@ class StoreKeeper:
 
     def _lane(self, place: TopicPartition) -> Lane:
         """A partition's batches go the same way always: in order, and through a store that knows its position."""
-        return self._lanes[place.partition % LANES]
+        return self._lanes[(self._settings.topics.index(place.topic) + place.partition) % LANES]
 
     def _begin(self, store: Store) -> None:
-        """The first member says where every partition starts, before it joins: `latest` means when the group began."""
-        if self._settings.start != COMMITTED and not store.positions(self._settings.group):
-            self._take_over(store, self._topic.positions({}, self._settings.start))
+        """The first member says where every partition starts, before it joins: `latest` means when the group began,
+        and for a topic that is new to it when that was added."""
+        if self._settings.start == COMMITTED:
+            return
+        stored = store.positions(self._settings.group)
+        known = {at.topic for at in stored}
+        if not known.issuperset(self._settings.topics):
+            starts = self._topic.positions(stored, self._settings.start).items()
+            self._take_over(store, {at: position for at, position in starts if at.topic not in known})
 
     def _take_over(self, store: Store, first: Mapping[TopicPartition, int]) -> Tenure:
-        ids = {self._topic.topic: self._topic.topic_id}
-        return store.take_over(self._settings.group, self._carriage.run, first, ids)
+        return store.take_over(self._settings.group, self._carriage.run, first, self._topic.topic_ids)
 
     # -- partitions
 

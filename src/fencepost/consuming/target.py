@@ -53,7 +53,7 @@ def open_target(spec: PipelineSpec, rows: EventRows) -> Target:
 
 
 def _topics(spec: PipelineSpec, options: KafkaOptions, rows: EventRows) -> Target:
-    require(spec.guarantee, loop_findings(spec.source.topic, options.targets))
+    require(spec.guarantee, loop_findings(spec.source.origins, options.targets))
     if spec.on_error is OnError.DEAD_LETTER:
         raise Usage("on_error: dead_letter goes with a PostgreSQL sink for now", "leave it at stop")
     require_columns(rows.columns.names)

@@ -57,7 +57,7 @@ class SparkEngine:
         return not self.spec.source.fail_on_data_loss
 
     def topic_ids(self) -> Mapping[str, str]:
-        return {self.spec.source.topic: self.topic.topic_id}
+        return self.topic.topic_ids
 
     def landed(self, runs: Collection[UUID], first: Mapping[TopicPartition, int]) -> Landed | None:
         if self.spec.guarantee is not Guarantee.EXACTLY_ONCE:
@@ -135,7 +135,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
     if options.dsn is None or "bootstrap.servers" not in spec.kafka:
         raise Usage("the pipeline says neither where Kafka is nor where PostgreSQL is", "start one with `fencepost up`")
     cluster = Cluster(spec.kafka)
-    topic = TopicReader(cluster, spec.source.topic)
+    topic = TopicReader(cluster, *spec.source.origins)
     plain = PostgresSettings(
         options.dsn, spec.name, options.table, (), options.ledger_schema, guarantee=spec.guarantee.value
     )

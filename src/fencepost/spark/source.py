@@ -1,4 +1,4 @@
-"""A topic as a stream: always read_committed, never silent about records that are gone."""
+"""Topics as a stream: always read_committed, never silent about records that are gone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ANSWERING = {  # unless the pipeline sets one of them: Spark's admin client clin
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """How the topic is read and what its records look like to a transform."""
+    """How the topics are read and what their records look like to a transform."""
 
     spec: SourceSpec
     kafka: Mapping[str, str]
@@ -64,7 +64,7 @@ class KafkaSource:
         """The records from these positions on, which list every partition."""
         options = {
             **self._options(),
-            "subscribe": self.spec.topic,
+            "subscribe": ",".join(self.spec.origins),
             "startingOffsets": _offsets(positions),
             "maxOffsetsPerTrigger": str(self.batch_records),
         }

@@ -82,7 +82,7 @@ class KafkaStore:
         def owned(held: Held) -> Held:
             claims.require_ours(group.name, held)
             claims.require_same_topics(pipeline, held, topic_ids)
-            if not held:
+            if not held and not any(stand.is_ours for stand in self.stands(pipeline).values()):  # of no topic at all
                 claims.require_empty_targets(self.settings.kafka, pipeline, self.settings.topics)
             epoch = claims.next_epoch(held)
             return {
@@ -112,17 +112,18 @@ class KafkaStore:
     def set_positions(
         self, pipeline: str, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> None:
-        """Put the positions elsewhere by hand; a run that is under way ends as fenced."""
+        """Put the positions of these topics elsewhere by hand; a run that is under way ends as fenced."""
         group, nobody = self._group(pipeline), uuid4()
-        every = group.seen(group.partitions())
+        every, topics = group.seen(group.partitions()), {at.topic for at in positions}
+        concerned = {at for at in every if at.topic in topics} | positions.keys()
 
         def moved(held: Held) -> Held:
             epoch = claims.next_epoch({**every, **held})
-            others = {at: Stand(0, nobody, epoch, None, forgotten=True) for at in every}
+            others = {at: Stand(0, nobody, epoch, None, forgotten=True) for at in concerned}
             return others | {at: Stand(to, nobody, epoch, topic_ids.get(at.topic)) for at, to in positions.items()}
 
-        self._claim(pipeline, every.keys() | positions.keys(), moved)
-        self.release(every.keys() | positions.keys())
+        self._claim(pipeline, concerned, moved)
+        self.release(concerned)
 
     # -- its clients
 

@@ -330,11 +330,12 @@ def renew(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> Ten
 
 
 def set_positions(connection: Connection, schema: str, tenure: Tenure, topic_ids: Mapping[str, str]) -> None:
-    """Inside the caller's transaction: these positions and no others, owned by a run that does not exist.
+    """Inside the caller's transaction: these positions and no others of their topics, owned by nobody.
 
     Whoever owned them is fenced, and the next run takes over from here.
     """
     with translated("set the positions"):
         epoch = _next_epoch(connection, schema, tenure.pipeline)
-        connection.execute(statement("DELETE FROM {schema}.positions WHERE pipeline = %s", schema), (tenure.pipeline,))
+        delete = statement("DELETE FROM {schema}.positions WHERE pipeline = %s AND topic = ANY(%s)", schema)
+        connection.execute(delete, (tenure.pipeline, list({at.topic for at in tenure.positions})))
         _own(connection, schema, Tenure(tenure.pipeline, tenure.run, epoch, tenure.positions), topic_ids)

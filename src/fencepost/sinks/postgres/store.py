@@ -140,7 +140,7 @@ class PostgresStore:
     def set_positions(
         self, pipeline: str, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> None:
-        """Put the positions elsewhere by hand; a run that is under way ends as fenced."""
+        """Put the positions of these topics elsewhere by hand; a run that is under way ends as fenced."""
         self.install()
         ledger.end_writers(self.connection(), pipeline)
         with transaction(self.connection()) as connection:
