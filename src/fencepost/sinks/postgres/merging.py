@@ -55,6 +55,17 @@ def require_keys(merge: Merge, rows: pa.RecordBatch, partition: TopicPartition |
         raise poison_of(bad, [(row, reason) for row in range(bad.num_rows)], partition)
 
 
+def _up_to(most: int, rows: Iterator[pa.RecordBatch]) -> tuple[Sequence[pa.RecordBatch], bool]:
+    """The first parts, of about so many bytes, and whether these are all."""
+    held, size = [], 0
+    for part in rows:
+        held.append(part)
+        size += part.nbytes
+        if size > most:
+            return held, False
+    return held, True
+
+
 class Merging:
     """A session's stage, and the way from there into the table."""
 
@@ -82,16 +93,10 @@ class Merging:
             connection.execute(self._statement.make_stage())
         partition, _ = batch.only_span()
         rows = self._checked(batch.rows, partition)
-        held, size = [], 0
-        for part in rows:
-            held.append(part)
-            size += part.nbytes
-            if size > HELD:
-                break
-        if held and size <= HELD:
-            sifted = self._sieve.sift(connection, pa.concat_batches(held))
-            self._fresh = sifted.fresh if sifted.fresh.num_rows else None
-            held = [sifted.others] if sifted.others.num_rows else []
+        held, whole = _up_to(HELD, rows)
+        if held and whole:
+            sifted = self._sieve.sift(connection, held)
+            self._fresh, held = sifted.fresh, sifted.others
         if held:
             self._copy(connection, chain(held, rows), partition)
 
