@@ -136,6 +136,7 @@ def test_an_event_without_a_value_deletes_and_a_later_one_brings_the_row_back(ke
     shop.write(4, [(1, None), (2, None), (2, "again"), (3, "more"), (3, None)])
     assert shop.table() == {2: "again"}
     shop.write(9, [(1, "back")])
+    shop.write(10, [(10, None)])
     assert shop.table() == {1: "back", 2: "again"}
 
 

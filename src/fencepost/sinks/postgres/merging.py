@@ -30,7 +30,7 @@ CONFLICTS = (
 )
 TRIES = 3  # each waits for others as long as a third of `lock_timeout`
 
-HELD = 16 << 20  # bytes: a span of more is staged whole, so that no more than this is kept
+HELD = 32 << 20  # bytes: a span of more is staged whole, so that no more than this is kept
 
 # The first try goes beside those of other partitions, the later ones alone.
 _PREPARE = """
@@ -135,11 +135,13 @@ class Merging:
         That is begun anew where somebody was in the way, because the rows cannot be read again. Raises Unreachable
         when somebody always is; Refused or Poison for rows that the table does not take.
         """
-        done = self._fresh is not None and self._take_fresh(connection, self._fresh, batch)
+        tries = TRIES if self._staged else 0
+        if self._fresh is not None:
+            tries = 0 if self._take_fresh(connection, self._fresh, batch) else TRIES - 1
         try:
-            if self._staged and not done:
+            if tries:
                 with translated(f"merge rows into {self._table!r}"):
-                    self.merge(connection)
+                    self.merge(connection, tries)
         except Refused as refusal:
             raise self._named(connection, batch, refusal) from refusal
         for letters in self._letters:
@@ -159,16 +161,18 @@ class Merging:
                 self._prepare(connection, alone=False)
                 if self._staged:
                     connection.execute(self._statement.text())
-                Copier(connection, self._table, self._target).copy(landing)
+                if landing.num_rows:
+                    Copier(connection, self._table, self._target).copy(landing)
             return True
         except (Refused, Unreachable) as trouble:
             if isinstance(trouble, Unreachable) and not isinstance(trouble.__cause__, CONFLICTS):
                 raise
         self._sieve.distrust()
         self._fresh = None
-        connection.execute("ROLLBACK")
-        self._copy(connection, [fresh], batch.only_span()[0], more=self._staged)
-        connection.execute("BEGIN")
+        with translated("begin the transaction anew"):
+            connection.execute("ROLLBACK")
+            self._copy(connection, [fresh], batch.only_span()[0], more=self._staged)
+            connection.execute("BEGIN")
         return False
 
     def merge(self, connection: Connection, tries: int = TRIES) -> None:
