@@ -14,7 +14,7 @@ from fencepost.audit.findings import Finding
 from fencepost.audit.receipts import Fate, receipt
 from fencepost.audit.request import of_pipeline
 from fencepost.cluster.topics import delete_topic
-from fencepost.errors import RecordsGone, TopicRecreated, Usage
+from fencepost.errors import PositionLost, TopicRecreated, Usage
 from fencepost.guarantee import Anomaly
 from fencepost.local import Stack
 from fencepost.planning import plan_pipeline
@@ -129,7 +129,7 @@ def test_what_is_wrong_with_one_of_the_topics_is_named(flows: Flows) -> None:
     with pytest.raises(Usage, match=flows.second.name):
         flows.run(**PYTHON)
     flows.second.make_topic()
-    with pytest.raises((TopicRecreated, RecordsGone), match=flows.second.name):
+    with pytest.raises((TopicRecreated, PositionLost), match=flows.second.name):
         flows.run(**PYTHON)
     spec = load(flows.declare(**PYTHON))
     carry_out(spec, propose(spec, "earliest", flows.second.name))

@@ -25,7 +25,7 @@ PROVENANCE = pa.schema(
     [("_topic", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64()), ("_n", pa.int32())]
 )
 
-Event = tuple[int | None, str | None]  # the key and the value; the latter None: a tombstone where those delete
+Event = tuple[int | None, str | float | None]  # the key and the value; the latter None: a tombstone where those delete
 
 
 @dataclass
@@ -36,10 +36,12 @@ class Keyed:
     dsn: str
     merge: Merge | None
     provenance: bool = True
+    values: pa.DataType = field(default_factory=pa.string)
     name: str = field(default_factory=lambda: f"keyed_{uuid4().hex[:12]}")
 
     def __post_init__(self) -> None:
-        self.schema = pa.schema([*ROWS, *PROVENANCE]) if self.provenance else ROWS
+        rows = ROWS.set(ROWS.get_field_index("v"), pa.field("v", self.values))
+        self.schema = pa.schema([*rows, *PROVENANCE]) if self.provenance else rows
         self.settings = PostgresSettings(
             self.dsn, self.name, self.name, columns_for(self.schema), f"{self.name}_own", members=True, merge=self.merge
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
 from fencepost.machine.process import until
 from fencepost.model import Landed, Merge, Mode
-from fencepost.sinks.postgres import dead
+from fencepost.sinks.postgres import dead, merging
 from fencepost.sinks.postgres.session import Connection, writer_name
 from fencepost.sinks.postgres.table import make_table
 
@@ -135,6 +136,7 @@ def test_an_event_without_a_value_deletes_and_a_later_one_brings_the_row_back(ke
     shop.write(4, [(1, None), (2, None), (2, "again"), (3, "more"), (3, None)])
     assert shop.table() == {2: "again"}
     shop.write(9, [(1, "back")])
+    shop.write(10, [(10, None)])
     assert shop.table() == {1: "back", 2: "again"}
 
 
@@ -207,6 +209,69 @@ def test_a_key_of_several_columns_and_nothing_else(keyed: Maker) -> None:
     shop.write(0, [(1, "a"), (2, "a"), (1, "b"), (1, "a")])
     shop.write(0, [(1, "a"), (3, "a")])
     assert shop.count() == 4
+
+
+def staged(shop: Keyed) -> int:
+    """How many rows of the last span went through the stage."""
+    (count,) = shop.store.connection().execute("SELECT count(*) FROM fencepost_staged").fetchone() or (0,)
+    return int(count)
+
+
+def many(first: int, last: int, value: str) -> list[Event]:
+    return [(key, value) for key in range(first, last)]
+
+
+@pytest.mark.parametrize("merge", [UPSERT, DEDUPE, BY_TIME, DELETING], ids=["upsert", "dedupe", "order_by", "deletes"])
+def test_new_keys_go_straight_into_the_table_and_of_the_others_only_what_must_be_merged(
+    keyed: Maker, merge: Merge
+) -> None:
+    shop = keyed(merge)
+    shop.write(0, many(0, 900, "new"))
+    assert staged(shop) == 0
+    shop.write(900, [*many(800, 1800, "newer"), (2000, "once"), (2000, "twice"), (2001, None)])
+    assert staged(shop) == (2 if merge is DEDUPE else 102)
+    kept, last = ("new", "once") if merge is DEDUPE else ("newer", "twice")
+    expected = dict([*many(0, 800, "new"), *many(800, 900, kept), *many(900, 1800, "newer"), (2000, last)])
+    assert shop.table() == expected | ({} if merge is DELETING else {2001: None})
+
+
+@pytest.mark.parametrize("merge", [UPSERT, DEDUPE], ids=["upsert", "dedupe"])
+def test_a_known_key_that_no_sample_shows_is_merged_all_the_same(keyed: Maker, merge: Merge) -> None:
+    shop = keyed(merge)
+    shop.write(0, [(1001, "old")])
+    shop.write(1, many(0, 2000, "new"))
+    assert staged(shop) == 2000  # the table said no, so all of them were merged
+    shop.write(2001, [(1001, "newer"), *many(2000, 4000, "new")])
+    assert staged(shop) == (2000 if merge is DEDUPE else 1)  # all keys were looked up, and dedupe had nothing to stage
+    last = "old" if merge is DEDUPE else "newer"
+    assert shop.table() == dict(many(0, 4000, "new")) | {1001: last}
+
+
+@pytest.mark.parametrize("merge", [UPSERT, DEDUPE], ids=["upsert", "dedupe"])
+def test_a_span_of_more_than_is_kept_in_memory_is_merged_like_any_other(
+    keyed: Maker, monkeypatch: pytest.MonkeyPatch, merge: Merge
+) -> None:
+    monkeypatch.setattr(merging, "HELD", 100)
+    shop = keyed(merge)
+    parts = [shop.rows(0, start, [(start, "own"), (7, f"at {start}")]) for start in range(0, 12, 2)]
+    shop.store.write(shop.batch(0, 0, *parts))
+    assert staged(shop) == 12
+    assert shop.table() == dict.fromkeys(range(0, 12, 2), "own") | {7: "at 0" if merge is DEDUPE else "at 10"}
+
+
+def test_keys_that_only_the_table_takes_for_the_same_are_one_row(keyed: Maker) -> None:
+    shop = keyed(Merge(Mode.UPSERT, ("v",)), values=pa.float64())
+    shop.write(0, [(1, math.nan), (2, 0.5), (3, math.nan)])
+    shop.write(3, [(4, math.nan), (5, 0.0), (6, -0.0), (7, 7.0)])
+    assert shop.sql("SELECT id FROM {} ORDER BY id") == [(2,), (4,), (6,), (7,)]
+
+
+def test_a_key_that_no_table_takes_is_named_by_its_offset(keyed: Maker) -> None:
+    shop = keyed(Merge(Mode.DEDUPE, ("v",)))
+    with pytest.raises(Poison) as refused:
+        shop.write(70, [(1, "a"), (2, "a\0b")])
+    assert [offset for offset, _ in refused.value.records] == [71]
+    assert shop.count() == 0
 
 
 EVENTS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from("abcdef")), min_size=1, max_size=12)

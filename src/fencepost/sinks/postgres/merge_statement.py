@@ -39,7 +39,7 @@ class MergeStatement:
                 winners, sql.Literal(only.start), sql.Literal(only.end)
             )
         return sql.SQL("MERGE INTO {} AS t USING ({}) AS s ON {} {}").format(
-            table_name(self.table), winners, _same(self.merge.key), sql.SQL(" ").join(self._actions())
+            table_name(self.table), winners, same(self.merge.key), sql.SQL(" ").join(self._actions())
         )
 
     def _names(self) -> list[str]:
@@ -94,7 +94,7 @@ class MergeStatement:
                     sql.SQL("{0} IS NOT DISTINCT FROM {1} AND {2}").format(there, here, _higher(PLACE + NUMBER))
                 )
         elif self._provenance:
-            newer.append(sql.SQL("{} AND {}").format(_same(PLACE), _higher(NUMBER)))
+            newer.append(sql.SQL("{} AND {}").format(same(PLACE), _higher(NUMBER)))
         if not newer:
             return sql.SQL("TRUE")
         return sql.SQL("({}) IS NOT TRUE").format(sql.SQL(" OR ").join(newer))
@@ -104,7 +104,8 @@ def _list(names: Iterable[str], *side: str) -> sql.Composed:
     return sql.SQL(", ").join(sql.Identifier(*side, name) for name in names)
 
 
-def _same(names: Iterable[str]) -> sql.Composed:
+def same(names: Iterable[str]) -> sql.Composed:
+    """Both rows have the same there."""
     return sql.SQL(" AND ").join(
         sql.SQL("{} = {}").format(sql.Identifier("t", name), sql.Identifier("s", name)) for name in names
     )

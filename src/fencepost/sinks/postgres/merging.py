@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import psycopg
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from fencepost.errors import Refused
+from fencepost.errors import Refused, Unreachable
 from fencepost.model import Batch, Landed, Merge, Span, TopicPartition
 from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.columns import TOMBSTONE, Column
@@ -18,6 +19,7 @@ from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import STAGE, MergeStatement
 from fencepost.sinks.postgres.poison import find_poison, find_staged_poison, poison_of
 from fencepost.sinks.postgres.session import Connection, table_name, transaction, translated
+from fencepost.sinks.postgres.sieve import BY_INDEX, Sieve
 
 # Somebody else was in the way: another partition with the same new key, or with the same keys in another order.
 CONFLICTS = (
@@ -28,12 +30,12 @@ CONFLICTS = (
 )
 TRIES = 3  # each waits for others as long as a third of `lock_timeout`
 
-# The first try goes beside those of other partitions, the later ones alone. Each staged row is looked up in the key's
-# index, in the order of the keys: so locks are taken in one order, whatever the planner thinks of either table.
+HELD = 32 << 20  # bytes: a span of more is staged whole, so that no more than this is kept
+
+# The first try goes beside those of other partitions, the later ones alone.
 _PREPARE = """
 SELECT pg_advisory_xact_lock{kind}(hashtext('fencepost.merge'), to_regclass({table})::oid::integer),
-       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-       set_config('enable_seqscan', 'off', true), set_config('lock_timeout', '10s', true)
+       set_config('lock_timeout', '10s', true)
 """
 
 
@@ -53,6 +55,17 @@ def require_keys(merge: Merge, rows: pa.RecordBatch, partition: TopicPartition |
         raise poison_of(bad, [(row, reason) for row in range(bad.num_rows)], partition)
 
 
+def _up_to(most: int, rows: Iterator[pa.RecordBatch]) -> tuple[Sequence[pa.RecordBatch], bool]:
+    """The first parts, of about so many bytes, and whether these are all."""
+    held, size = [], 0
+    for part in rows:
+        held.append(part)
+        size += part.nbytes
+        if size > most:
+            return held, False
+    return held, True
+
+
 class Merging:
     """A session's stage, and the way from there into the table."""
 
@@ -61,55 +74,106 @@ class Merging:
     ) -> None:
         """`source`: where the rows are instead, staged already."""
         self._table = table
+        self._target, self._merge = tuple(columns), merge
         self._columns = (*columns, TOMBSTONE) if merge.deletes else tuple(columns)
-        self._merge = merge
         self._statement = MergeStatement(table, columns, merge, source)
-        self._staged = 0
+        self._sieve = Sieve(table, columns, merge)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._rows = 0
+        self._staged = False  # there is something in the stage
+        self._fresh: pa.RecordBatch | None = None  # rows that are not staged: their keys are new, as it seems
         self._letters: list[pa.RecordBatch] = []  # for the dead letters' table
 
     def stage(self, connection: Connection, batch: Batch[Iterator[pa.RecordBatch]]) -> None:
-        """Read the rows, once, in a transaction of its own that holds no lock which anybody else could want."""
+        """Read the rows, once, in transactions of their own that hold no lock which anybody else could want."""
+        self._reset()
         with translated("make a temporary table"):
             connection.execute(self._statement.make_stage())
-        self._staged, self._letters = 0, []
+        partition, _ = batch.only_span()
+        rows = self._checked(batch.rows, partition)
+        held, whole = _up_to(HELD, rows)
+        if held and whole:
+            sifted = self._sieve.sift(connection, held)
+            self._fresh, held = sifted.fresh, sifted.others
+        if held:
+            self._copy(connection, chain(held, rows), partition)
+
+    def _checked(self, rows: Iterator[pa.RecordBatch], partition: TopicPartition) -> Iterator[pa.RecordBatch]:
+        for part in rows:
+            if dead.are_dead(part):
+                self._letters.append(part)
+            elif part.num_rows:
+                require_keys(self._merge, part, partition)
+                self._rows += part.num_rows
+                yield part
+
+    def _copy(
+        self, connection: Connection, rows: Iterable[pa.RecordBatch], partition: TopicPartition, more: bool = False
+    ) -> None:
+        """Into the stage; `more`: beside what is there."""
         with transaction(connection):
             with translated("empty the temporary table"):
                 connection.execute("SET LOCAL synchronous_commit TO off")  # nothing here outlives the session
-                connection.execute(sql.SQL("TRUNCATE {}").format(sql.Identifier(STAGE)))
-            self._copy(connection, batch)
-
-    def _copy(self, connection: Connection, batch: Batch[Iterator[pa.RecordBatch]]) -> None:
-        copier = Copier(connection, STAGE, self._columns)
-        partition, _ = batch.only_span()
-        try:
-            for part in batch.rows:
-                if dead.are_dead(part):
-                    self._letters.append(part)
-                elif part.num_rows:
-                    require_keys(self._merge, part, partition)
+                if not more:
+                    connection.execute(sql.SQL("TRUNCATE {}").format(sql.Identifier(STAGE)))
+            copier = Copier(connection, STAGE, self._columns)
+            try:
+                for part in rows:
                     copier.send(part)
-                    self._staged += part.num_rows
-            copier.settle()
-        except Refused as refusal:
-            if not copier.refused:
-                raise  # not about the table
-            raise find_poison(connection, copier, partition, refusal) from refusal
+                copier.settle()
+            except Refused as refusal:
+                if not copier.refused:
+                    raise  # not about the table
+                raise find_poison(connection, copier, partition, refusal) from refusal
+        self._staged = True
 
     def take(self, connection: Connection, batch: Batch[Any]) -> Landed:
-        """From the stage into the table, as the first thing in the caller's transaction.
+        """Into the table, as the first thing in the caller's transaction.
 
         That is begun anew where somebody was in the way, because the rows cannot be read again. Raises Unreachable
         when somebody always is; Refused or Poison for rows that the table does not take.
         """
+        tries = TRIES if self._staged else 0
+        if self._fresh is not None:
+            tries = 0 if self._take_fresh(connection, self._fresh, batch) else TRIES - 1
         try:
-            if self._staged:
+            if tries:
                 with translated(f"merge rows into {self._table!r}"):
-                    self.merge(connection)
+                    self.merge(connection, tries)
         except Refused as refusal:
             raise self._named(connection, batch, refusal) from refusal
         for letters in self._letters:
             Copier(connection, dead.table_for(self._table), dead.COLUMNS).copy(letters)
-        return Landed(self._staged, sum(letters.num_rows for letters in self._letters))
+        return Landed(self._rows, sum(letters.num_rows for letters in self._letters))
+
+    def _take_fresh(self, connection: Connection, fresh: pa.RecordBatch, batch: Batch[Any]) -> bool:
+        """Merge what is staged, and copy fresh rows straight into the table: one try.
+
+        False where anything was in the way: then all rows are staged, and the transaction is begun anew.
+        """
+        landing = fresh
+        if self._merge.deletes:  # a key without a row has nothing to delete
+            landing = fresh.filter(pc.invert(fresh.column(TOMBSTONE.name))).drop_columns([TOMBSTONE.name])
+        try:
+            with translated(f"merge rows into {self._table!r}"):
+                self._prepare(connection, alone=False)
+                if self._staged:
+                    connection.execute(self._statement.text())
+                if landing.num_rows:
+                    Copier(connection, self._table, self._target).copy(landing)
+            return True
+        except (Refused, Unreachable) as trouble:
+            if isinstance(trouble, Unreachable) and not isinstance(trouble.__cause__, CONFLICTS):
+                raise
+        self._sieve.distrust()
+        self._fresh = None
+        with translated("begin the transaction anew"):
+            connection.execute("ROLLBACK")
+            self._copy(connection, [fresh], batch.only_span()[0], more=self._staged)
+            connection.execute("BEGIN")
+        return False
 
     def merge(self, connection: Connection, tries: int = TRIES) -> None:
         """The statement, as often as it takes; in the end it raises what the driver raises."""
@@ -123,9 +187,14 @@ class Merging:
         self._once(connection, alone=True)
 
     def _once(self, connection: Connection, alone: bool, only: Span | None = None) -> None:
+        self._prepare(connection, alone)
+        connection.execute(self._statement.text(only))
+
+    def _prepare(self, connection: Connection, alone: bool) -> None:
+        """Staged rows are looked up one by one in their order, whatever the planner thinks: so are locks taken."""
         kind, table = sql.SQL("" if alone else "_shared"), table_name(self._table).as_string(connection)
         connection.execute(sql.SQL(_PREPARE).format(kind=kind, table=sql.Literal(table)))
-        connection.execute(self._statement.text(only))
+        connection.execute(BY_INDEX)
 
     def _named(self, connection: Connection, batch: Batch[Any], refusal: Refused) -> Refused:
         """The refusal with the offsets of the records that caused it, where the rows know where they came from."""
