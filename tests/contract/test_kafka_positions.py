@@ -35,7 +35,7 @@ def test_a_run_that_is_under_way_is_fenced_and_the_next_one_goes_on_from_there(f
     assert flow.landed() == list(range(10))
 
 
-def test_they_replace_whatever_was_stored_a_vanished_partition_and_an_old_topic_too(flow: Flow) -> None:
+def test_they_replace_whatever_was_stored_of_their_topic_a_vanished_partition_too(flow: Flow) -> None:
     store, pipeline, (first, second) = flow.open(), flow.plan.settings.pipeline, partitions(flow, 2)
     store.take_over(pipeline, uuid4(), {first: 5, second: 7}, {flow.source: "id-1"})
     store.set_positions(pipeline, {first: 0}, {flow.source: "id-2"})

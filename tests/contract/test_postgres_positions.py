@@ -12,6 +12,7 @@ from fencepost.delivery import deliver
 from fencepost.errors import Fenced, TopicRecreated, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
+from fencepost.model import TopicPartition
 from fencepost.sinks.postgres import PostgresStore
 
 
@@ -43,12 +44,13 @@ def test_a_run_that_is_under_way_is_fenced_and_the_next_one_goes_on_from_there(
     assert subject.landed() == [0, 1, 2]
 
 
-def test_they_replace_whatever_was_stored_a_vanished_partition_and_an_old_topic_too(
+def test_they_replace_whatever_was_stored_of_their_topic_a_vanished_partition_too_and_leave_other_topics(
     subject: InPostgres, store: PostgresStore
 ) -> None:
-    store.take_over(PIPELINE, uuid4(), {ORDERS: 5, RETURNS: 7}, {"orders": "id-1"})
+    vanished = TopicPartition("orders", 7)
+    store.take_over(PIPELINE, uuid4(), {ORDERS: 5, vanished: 3, RETURNS: 7}, {"orders": "id-1"})
     store.set_positions(PIPELINE, {ORDERS: 0}, {"orders": "id-2"})
-    assert dict(store.positions(PIPELINE)) == {ORDERS: 0}
+    assert dict(store.positions(PIPELINE)) == {ORDERS: 0, RETURNS: 7}
     store.take_over(PIPELINE, uuid4(), {ORDERS: 9}, {"orders": "id-2"})
     with pytest.raises(TopicRecreated):
         store.take_over(PIPELINE, uuid4(), {ORDERS: 9}, {"orders": "id-1"})
