@@ -115,3 +115,11 @@ def test_partitions_that_are_given_back_are_let_go(flow: Flow) -> None:
 
 def partitions(flow: Flow, count: int) -> list[TopicPartition]:
     return [TopicPartition(flow.source, number) for number in range(count)]
+
+
+def test_who_begins_beside_a_member_that_is_at_work_takes_nothing_from_it(flow: Flow) -> None:
+    store, pipeline, (first, second) = flow.open(), flow.plan.settings.pipeline, partitions(flow, 2)
+    tenure = flow.plan.take_over(store)
+    flow.open().begin(pipeline, uuid4(), {first: 0, second: 7}, {})
+    flow.plan.carry(store, tenure, 0, 10)
+    assert dict(store.positions(pipeline)) == {first: 10, second: 7}

@@ -62,3 +62,12 @@ def test_they_can_be_set_where_nothing_is_stored_over_a_table_with_rows(
     deliver(Guarantee.EXACTLY_ONCE, batch(owner(store), 0, 2, subject.rows([0, 1])), store, store)
     store.set_positions("renamed", {ORDERS: 2}, {})
     assert store.take_over("renamed", uuid4(), {ORDERS: 0}, {}).positions == {ORDERS: 2}
+
+
+def test_who_begins_beside_a_member_that_is_at_work_takes_nothing_from_it(
+    subject: InPostgres, store: PostgresStore
+) -> None:
+    tenure = owner(store)
+    subject.open().begin(PIPELINE, uuid4(), {ORDERS: 0, RETURNS: 7}, {})
+    deliver(Guarantee.EXACTLY_ONCE, batch(tenure, 0, 3, subject.rows([0, 1, 2])), store, store)
+    assert dict(store.positions(PIPELINE)) == {ORDERS: 3, RETURNS: 7}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from threading import Event
 from typing import Any, ClassVar, cast
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from fencepost.cluster.positions import TopicReader
 from fencepost.consuming.commits import AsyncCommits
@@ -33,6 +34,11 @@ class Topic:
 
 
 class Store(MemoryStore):
+    def begin(
+        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> None:
+        self.take_over(pipeline, run, first, topic_ids)
+
     def close(self) -> None: ...
 
 

@@ -34,6 +34,11 @@ T = TypeVar("T")
 class Store(AtomicSink[Any], Protocol):
     """A sink that keeps positions. One thread at a time."""
 
+    def begin(
+        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> None:
+        """Positions for partitions that have none; another member may have begun, and be at work on some."""
+
     def close(self) -> None: ...
 
 
@@ -121,7 +126,8 @@ class StoreKeeper:
         known = {at.topic for at in stored}
         if not known.issuperset(self._settings.topics):
             starts = self._topic.positions(stored, self._settings.start).items()
-            self._take_over(store, {at: position for at, position in starts if at.topic not in known})
+            first = {at: position for at, position in starts if at.topic not in known}
+            store.begin(self._settings.group, self._carriage.run, first, self._topic.topic_ids)
 
     def _take_over(self, store: Store, first: Mapping[TopicPartition, int]) -> Tenure:
         return store.take_over(self._settings.group, self._carriage.run, first, self._topic.topic_ids)

@@ -94,6 +94,14 @@ class KafkaStore:
         stands = self._claim(pipeline, first, lambda held: owned({**group.seen(set(every) - first.keys()), **held}))
         return claims.tenure(pipeline, run, stands)
 
+    def begin(
+        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> None:
+        """Positions for partitions that have none; the owners of the others keep them."""
+        held = self._group(pipeline).seen(first)
+        if missing := {at: offset for at, offset in first.items() if at not in held}:
+            self.take_over(pipeline, run, missing, topic_ids)
+
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
         group = self._group(tenure.pipeline)
 

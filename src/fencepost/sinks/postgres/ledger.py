@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
@@ -198,19 +198,39 @@ def take_over(
     for long, because the caller will try again. Raises Unreachable when a lock is not to be had.
     """
     with translated("take over the positions"):
-        connection.execute(_STALL)
-        if hurried:
-            connection.execute(_IMPATIENT, (f"{TRY_SECONDS}s",))
-        epoch = _next_epoch(connection, schema, wanted.pipeline)
-        stored = connection.execute(statement(_STORED, schema), (wanted.pipeline,)).fetchall()
-        _same_topics(wanted.pipeline, dict(stored), topic_ids)
-        if not stored and table is not None:
-            _refuse_rows(connection, wanted.pipeline, table)
+        epoch = _entered(connection, schema, wanted, topic_ids, table, hurried)
         positions = _locked(connection, schema, wanted)
         taken = {partition: positions.get(partition, first) for partition, first in wanted.positions.items()}
         tenure = Tenure(wanted.pipeline, wanted.run, epoch, taken)
-        _own(connection, schema, tenure, topic_ids)
+        _store(connection, schema, tenure, topic_ids, _OWN)
         return tenure
+
+
+def begin(connection: Connection, schema: str, wanted: Tenure, topic_ids: Mapping[str, str], table: str | None) -> None:
+    """Inside the caller's transaction: positions where there are none. Those that somebody owns already stay."""
+    with translated("begin the positions"):
+        epoch = _entered(connection, schema, wanted, topic_ids, table, hurried=True)
+        _store(connection, schema, Tenure(wanted.pipeline, wanted.run, epoch, wanted.positions), topic_ids, _KEEP)
+
+
+def _entered(
+    connection: Connection,
+    schema: str,
+    wanted: Tenure,
+    topic_ids: Mapping[str, str],
+    table: str | None,
+    hurried: bool,
+) -> int:
+    """With the pipeline's row locked, and its topics and table compared: the new epoch."""
+    connection.execute(_STALL)
+    if hurried:
+        connection.execute(_IMPATIENT, (f"{TRY_SECONDS}s",))
+    epoch = _next_epoch(connection, schema, wanted.pipeline)
+    stored = connection.execute(statement(_STORED, schema), (wanted.pipeline,)).fetchall()
+    _same_topics(wanted.pipeline, dict(stored), topic_ids)
+    if not stored and table is not None:
+        _refuse_rows(connection, wanted.pipeline, table)
+    return epoch
 
 
 def heartbeat(connection: Connection, schema: str, pipeline: str) -> None:
@@ -269,17 +289,23 @@ def _refuse_rows(connection: Connection, pipeline: str, table: str) -> None:
         )
 
 
-_OWN = """
+_STORE = """
 INSERT INTO {schema}.positions AS held (pipeline, topic, partition, position, owner, epoch, topic_id)
 SELECT %(pipeline)s, topic, partition, position, %(run)s, %(epoch)s, topic_id
 FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(positions)s::bigint[], %(topic_ids)s::text[])
     AS taken (topic, partition, position, topic_id)
-ON CONFLICT (pipeline, topic, partition) DO UPDATE
-SET owner = excluded.owner, epoch = excluded.epoch, topic_id = coalesce(excluded.topic_id, held.topic_id)
-"""
+ON CONFLICT (pipeline, topic, partition) DO """
+_KEEP = _STORE + "NOTHING"
+_OWN = (
+    _STORE
+    + "UPDATE SET owner = excluded.owner, epoch = excluded.epoch, "
+    + "topic_id = coalesce(excluded.topic_id, held.topic_id)"
+)
 
 
-def _own(connection: Connection, schema: str, tenure: Tenure, topic_ids: Mapping[str, str]) -> None:
+def _store(
+    connection: Connection, schema: str, tenure: Tenure, topic_ids: Mapping[str, str], query: LiteralString
+) -> None:
     taken = sorted(tenure.positions.items())
     values = {
         "pipeline": tenure.pipeline,
@@ -290,7 +316,7 @@ def _own(connection: Connection, schema: str, tenure: Tenure, topic_ids: Mapping
         "positions": [position for _, position in taken],
         "topic_ids": [topic_ids.get(partition.topic) for partition, _ in taken],
     }
-    connection.execute(statement(_OWN, schema), values)
+    connection.execute(statement(query, schema), values)
 
 
 _RENEW = """
@@ -338,4 +364,4 @@ def set_positions(connection: Connection, schema: str, tenure: Tenure, topic_ids
         epoch = _next_epoch(connection, schema, tenure.pipeline)
         delete = statement("DELETE FROM {schema}.positions WHERE pipeline = %s AND topic = ANY(%s)", schema)
         connection.execute(delete, (tenure.pipeline, list({at.topic for at in tenure.positions})))
-        _own(connection, schema, Tenure(tenure.pipeline, tenure.run, epoch, tenure.positions), topic_ids)
+        _store(connection, schema, Tenure(tenure.pipeline, tenure.run, epoch, tenure.positions), topic_ids, _OWN)

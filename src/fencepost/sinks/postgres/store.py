@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -21,6 +21,8 @@ from fencepost.sinks.postgres.moving import Staged
 from fencepost.sinks.postgres.poison import find_poison
 from fencepost.sinks.postgres.session import Connection, connect, mark_as_writer, transaction
 from fencepost.sinks.postgres.stage import drop_stages
+
+T = TypeVar("T")
 
 Rows = Iterator[pa.RecordBatch]
 Write = Callable[[Connection, Batch[Any]], Landed]
@@ -100,11 +102,22 @@ class PostgresStore:
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> Tenure:
         self.install()
-        wanted = Tenure(pipeline, run, 0, first)
+        return self._insist(self._take_over, Tenure(pipeline, run, 0, first), topic_ids)
+
+    def begin(
+        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> None:
+        """Positions for partitions that have none; the owners of the others keep them."""
+        self.install()
+        self._insist(self._begin, Tenure(pipeline, run, 0, first), topic_ids)
+
+    def _insist(self, act: Callable[[Tenure, Mapping[str, str]], T], wanted: Tenure, ids: Mapping[str, str]) -> T:
         tries = stop_after_attempt(ledger.TRIES if self._settings.members else 1)
-        return Retrying(stop=tries, retry=retry_if_exception_type(Unreachable), reraise=True)(
-            self._take_over, wanted, topic_ids
-        )
+        return Retrying(stop=tries, retry=retry_if_exception_type(Unreachable), reraise=True)(act, wanted, ids)
+
+    def _begin(self, wanted: Tenure, topic_ids: Mapping[str, str]) -> None:
+        with transaction(self.connection()) as connection:
+            ledger.begin(connection, self._settings.schema, wanted, topic_ids, self._settings.table or None)
 
     def _take_over(self, wanted: Tenure, topic_ids: Mapping[str, str]) -> Tenure:
         own = self._settings
