@@ -48,7 +48,7 @@ class Consumed:
     events: int = 0
     batches: int = 0
     given_up: int = 0  # batches whose partitions went away before they were done
-    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)  # behind what was taken; the store knows more
 
     def __add__(self, other: Consumed) -> Consumed:
         return Consumed(
