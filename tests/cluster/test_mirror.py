@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 
+import pytest
+
 from fencepost.cluster.client import Cluster, wait_until
 from fencepost.cluster.failures import Missing
 from fencepost.cluster.groups import describe_group
@@ -25,6 +27,7 @@ def test_the_last_positions_are_there_when_a_mirror_is_closed(
     assert mirror.complaint == ""
 
 
+@pytest.mark.proof
 def test_a_mirror_outlives_the_broker_that_coordinates_its_group(
     stack: Stack, cluster: Cluster, topic: str, produce: Callable[[int], None]
 ) -> None:

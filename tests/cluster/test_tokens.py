@@ -46,7 +46,8 @@ def test_the_whole_pipeline_runs_with_tokens(
     _runs(flow, tokens, elsewhere, words)
 
 
-@pytest.mark.parametrize("words", ["java", pytest.param("librdkafka", marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("words", ["java", "librdkafka"])
 def test_the_whole_pipeline_runs_with_tokens_on_spark(
     flow: SecuredFlow, tokens: TokenPlace, elsewhere: Command, words: str
 ) -> None:

@@ -27,7 +27,13 @@ def joined(group: Group, members: int) -> bool:
     return wait_until(lambda: len(describe_group(group.cluster, group.name).members) == members, PATIENCE)
 
 
-@pytest.mark.parametrize("more", [{}, {"group.protocol": "consumer"}], ids=["cooperative-sticky", "KIP-848"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, id="cooperative-sticky"),
+        pytest.param({"group.protocol": "consumer"}, id="KIP-848", marks=pytest.mark.proof),
+    ],
+)
 def test_a_member_without_partitions_ends_when_the_group_has_done_what_was_there(
     stack: Stack, tmp_path: Path, more: dict[str, str]
 ) -> None:

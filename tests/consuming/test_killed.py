@@ -42,7 +42,7 @@ def test_exactly_once_killed_at_any_step(group: Group, tmp_path: Path, step: str
     assert _rows(group, table) == list(range(EVENTS))
 
 
-@pytest.mark.parametrize("step", ["written", "advanced"])
+@pytest.mark.parametrize("step", [pytest.param("written", marks=pytest.mark.proof), "advanced"])
 def test_exactly_once_a_zombie_that_wakes_up_after_its_successor_writes_nothing(
     group: Group, tmp_path: Path, step: str
 ) -> None:

@@ -84,7 +84,7 @@ def member(load: Load, who: str, guarantee: Guarantee, commit: Commit, **kafka: 
 
 def joins() -> Iterator[Any]:
     """Every style under every way of sharing out; each half is also in the short run."""
-    short = {("at-least-once", "sync", "cooperative-sticky"), ("at-most-once", "async", "KIP-848")}
+    short = {("at-least-once", "async", "range"), ("at-most-once", "async", "KIP-848")}
     for guarantee, commit in EVERY:
         for name, more in SHARED_OUT.items():
             marks = () if (guarantee, commit, name) in short else proof

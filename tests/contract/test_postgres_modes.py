@@ -349,7 +349,9 @@ def waiting(connection: Connection, name: str) -> bool:
     return connection.execute(query, (writer_name(name),)).fetchone() is not None
 
 
-@pytest.mark.parametrize(("merge", "value"), [(UPSERT, "ours"), (DEDUPE, "theirs")], ids=["upsert", "dedupe"])
+@pytest.mark.parametrize(
+    ("merge", "value"), [(UPSERT, "ours"), pytest.param(DEDUPE, "theirs", marks=pytest.mark.proof)]
+)
 def test_a_key_that_somebody_makes_at_the_same_moment_is_merged_with(
     keyed: Maker, stack: Stack, merge: Merge, value: str
 ) -> None:

@@ -67,7 +67,7 @@ def test_a_topic_made_anew_is_refused_all_the_same(flow: Flow, engine: str) -> N
     assert flow.stored() == before
 
 
-@each_engine
+@pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.proof), "python"])
 def test_records_that_go_while_it_runs_are_gone_over_too_and_counted_at_the_end(flow: Flow, engine: str) -> None:
     flow.produce(range(100))
     with run_command(flow.declare(**_parts(flow, engine)), "--format", "json") as driver:

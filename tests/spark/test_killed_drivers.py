@@ -50,6 +50,7 @@ def test_a_driver_killed_in_mid_copy_and_again_after_the_commits_loses_and_doubl
     flow.assert_exact(10_100)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_a_run_whose_spark_dies_alone_says_so_and_the_next_one_goes_on(flow: Flow, tmp_path: Path) -> None:
     flow.produce(FIRST)

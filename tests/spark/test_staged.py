@@ -124,7 +124,8 @@ def test_batches_are_grouped_each_by_itself_and_the_audit_and_the_spans_add_up(f
     assert audit(of_pipeline(load(flow.declare(transform=few)))).verdict is Verdict.BROKEN
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", pytest.param("at-most-once", marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
 def test_the_other_guarantees_double_or_lose_a_whole_batch(flow: Flow, tmp_path: Path, guarantee: str) -> None:
     """The driver fails between its two steps; the next run finds the position where the first left it."""
     flow.produce(IDS)

@@ -28,6 +28,7 @@ def test_a_signal_ends_a_run_after_its_batch(flow: Flow, number: signal.Signals,
     flow.assert_exact(4_000)
 
 
+@pytest.mark.proof
 def test_a_signal_before_anything_was_read_ends_a_run_at_once_with_a_word(flow: Flow) -> None:
     with run_command(flow.declare()) as driver:
         driver.wait_until(driver.spark, "Spark is being started")

@@ -83,6 +83,7 @@ def test_a_run_outlasts_a_kafka_that_stands_still_when_a_batch_has_just_landed(f
     flow.assert_exact(200)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_a_second_run_takes_over_and_the_first_ends_as_fenced(flow: Flow) -> None:
     flow.produce(range(100))

@@ -172,6 +172,7 @@ def test_a_killed_database_is_restarted_with_its_rows(quick: Stack) -> None:
         assert sql.execute("SELECT count(*) FROM kept").fetchone() == (0,)
 
 
+@pytest.mark.proof
 def test_a_port_lost_while_starting_is_replaced(quick: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else listens there by the time the broker wants to."""
     quick.down()
