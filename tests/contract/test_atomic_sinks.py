@@ -11,7 +11,7 @@ import pytest
 from contract.batches import ORDERS, PIPELINE, RETURNS, at, batch, owner
 from contract.subjects import ATOMIC_SINKS, AtomicSubject
 from fencepost.delivery import Observer, deliver, nobody
-from fencepost.errors import Fenced, InputCut, PositionLost, Rewound, Unreachable
+from fencepost.errors import Fenced, InputCut, PositionLost, Rewound, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Step, Tenure
 
@@ -214,7 +214,7 @@ def test_two_attempts_that_race_land_once(subject: AtomicSubject) -> None:
     def attempt() -> None:
         try:
             outcomes.append(carry(subject, tenure, 0, 3, at(together, meet)))
-        except (Unreachable, Rewound) as trouble:
+        except (Unreachable, Rewound, Unknown) as trouble:
             pushed_aside.append(trouble)
             both_written.abort()
 

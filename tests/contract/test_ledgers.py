@@ -10,7 +10,7 @@ import pytest
 from contract.batches import ORDERS, PIPELINE, RETURNS, batch, owner
 from contract.subjects import LEDGERS, LedgerSubject
 from fencepost.delivery import Ledger
-from fencepost.errors import Fenced, Rewound, TopicRecreated
+from fencepost.errors import Fenced, Rewound, TopicRecreated, Unknown
 from fencepost.model import Batch, Span, TopicPartition
 
 
@@ -165,7 +165,7 @@ def test_an_owner_that_was_replaced_cannot_renew(ledger: Ledger) -> None:
     ledger.advance(Batch({RETURNS: Span(0, 1)}, (), new))
 
 
-def test_of_two_that_advance_at_once_one_is_fenced(subject: LedgerSubject) -> None:
+def test_of_two_that_advance_at_once_one_moves_the_position(subject: LedgerSubject) -> None:
     tenure = owner(subject.open())
     start = Barrier(2)
     outcomes: list[str] = []
@@ -176,12 +176,13 @@ def test_of_two_that_advance_at_once_one_is_fenced(subject: LedgerSubject) -> No
         try:
             ledger.advance(batch(tenure, 0, 5))
             outcomes.append("moved")
-        except Fenced:
-            outcomes.append("fenced")
+        except (Fenced, Unknown):  # unknown: of a commit that Kafka had to be asked for twice
+            outcomes.append("not")
 
     racers = [Thread(target=race) for _ in range(2)]
     for racer in racers:
         racer.start()
     for racer in racers:
         racer.join(timeout=30)
-    assert sorted(outcomes) == ["fenced", "moved"]
+    assert sorted(outcomes) == ["moved", "not"]
+    assert subject.open().positions(PIPELINE) == {ORDERS: 5}

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.topics import end_offsets, topic_id_and_partitions
-from fencepost.errors import PositionLost, Rewound, TopicRecreated, Unreachable
+from fencepost.errors import PositionLost, Rewound, TopicRecreated, Unknown, Unreachable
 from fencepost.model import Tenure, TopicPartition
 from fencepost.sinks.kafka.group import Group, Held, Stand
 from fencepost.sinks.kafka.seat import Seat, telling
@@ -28,14 +28,14 @@ Change = Callable[[Held], Held]  # what stands there to what is to stand there
 
 
 def claim(group: Group, seats: Mapping[TopicPartition, Seat], change: Change) -> Held:
-    """Store the change of what stands there, fencing whoever held one of the seats. Raises Unreachable, Unknown."""
+    """Store the change of what stands there, fencing whoever held one of the seats. Raises Unreachable."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             return _claim_once(group, seats, change)
-        except Rewound as displaced:
+        except (Rewound, Unknown) as displaced:  # unknown: taking the seats again decides it
             if time.monotonic() > deadline:
-                raise Unreachable(f"group {group.name}: others claim its partitions all the time") from displaced
+                raise Unreachable(f"group {group.name}: no claim gets through: {displaced.message}") from displaced
         time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 (so that two do not displace each other for ever)
 
 
