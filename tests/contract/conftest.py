@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from uuid import uuid4
 
 import pytest
 
 from contract.kafka_flow import Flow
 from contract.kafka_topics import KafkaTopics
+from contract.keyed import Keyed, Maker
 from contract.postgres_target import Target
 from fencepost.local import Stack
 from fencepost.sinks.postgres.session import Connection, connect
@@ -26,6 +27,12 @@ def target(connection: Connection) -> Iterator[Target]:
     target = Target(connection, f"types_{uuid4().hex[:12]}")
     yield target
     target.drop()
+
+
+@pytest.fixture
+def keyed(stack: Stack, connection: Connection) -> Iterator[Maker]:
+    with ExitStack() as opened:
+        yield lambda merge, **more: opened.enter_context(Keyed(connection, stack.dsn, merge, **more))
 
 
 @pytest.fixture

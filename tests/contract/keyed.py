@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +13,7 @@ from psycopg import sql
 
 from fencepost.delivery import deliver
 from fencepost.guarantee import Guarantee
-from fencepost.model import Batch, Landed, Merge, Span, Tenure, TopicPartition
+from fencepost.model import Batch, Landed, Merge, Mode, Span, Tenure, TopicPartition
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import TOMBSTONE, columns_for
 from fencepost.sinks.postgres.session import Connection
@@ -24,6 +24,9 @@ ROWS = pa.schema([("id", pa.int64()), ("v", pa.string()), ("at", pa.int64())])
 PROVENANCE = pa.schema(
     [("_topic", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64()), ("_n", pa.int32())]
 )
+
+UPSERT = Merge(Mode.UPSERT, ("id",))
+DEDUPE = Merge(Mode.DEDUPE, ("id",))
 
 Event = tuple[int | None, str | float | None]  # the key and the value; the latter None: a tombstone where those delete
 
@@ -116,3 +119,6 @@ class Keyed:
     def sql(self, text: str) -> list[Any]:
         cursor = self.connection.execute(sql.SQL(text).format(sql.Identifier(self.name)))
         return cursor.fetchall() if cursor.description else []
+
+
+Maker = Callable[..., Keyed]  # of a Keyed that is dropped after the test

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from itertools import pairwise
 
-import psycopg
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contract.keyed import Event, Keyed
+from contract.keyed import DEDUPE, UPSERT, Event, Keyed, Maker
 from fencepost.errors import Poison, Refused
 from fencepost.guarantee import Guarantee
-from fencepost.local import Stack
-from fencepost.machine.process import until
 from fencepost.model import Landed, Merge, Mode
 from fencepost.sinks.postgres import dead, merging
-from fencepost.sinks.postgres.session import Connection, writer_name
 from fencepost.sinks.postgres.table import make_table
 
-UPSERT = Merge(Mode.UPSERT, ("id",))
 BY_TIME = Merge(Mode.UPSERT, ("id",), order_by="at")
 DELETING = Merge(Mode.UPSERT, ("id",), deletes=True)
-DEDUPE = Merge(Mode.DEDUPE, ("id",))
-
-Maker = Callable[..., Keyed]
-
-
-@pytest.fixture
-def keyed(stack: Stack, connection: Connection) -> Iterator[Maker]:
-    with ExitStack() as opened:
-        yield lambda merge, **more: opened.enter_context(Keyed(connection, stack.dsn, merge, **more))
 
 
 def test_upsert_keeps_the_highest_offset_within_a_batch_and_after_it(keyed: Maker) -> None:
@@ -341,48 +324,3 @@ def test_order_by_ends_the_same_in_whatever_order_two_partitions_come(
         for offset, event in enumerate(numbered(both[partition]))
     )
     assert shop.table() == {key: value for *_, key, value in ranked}
-
-
-def waiting(connection: Connection, name: str) -> bool:
-    """Does a writer of the pipeline wait for somebody's lock?"""
-    query = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
-    return connection.execute(query, (writer_name(name),)).fetchone() is not None
-
-
-@pytest.mark.parametrize(
-    ("merge", "value"), [(UPSERT, "ours"), pytest.param(DEDUPE, "theirs", marks=pytest.mark.proof)]
-)
-def test_a_key_that_somebody_makes_at_the_same_moment_is_merged_with(
-    keyed: Maker, stack: Stack, merge: Merge, value: str
-) -> None:
-    shop = keyed(merge)
-    with psycopg.connect(stack.dsn) as other, ThreadPoolExecutor() as pool:
-        other.execute(f"INSERT INTO {shop.name} (id, v) VALUES (1, 'theirs')")
-        ours = pool.submit(shop.write, 0, [(0, "a"), (1, "ours"), (2, "c")])
-        assert until(lambda: waiting(shop.connection, shop.name), 20)
-        other.commit()
-        assert ours.result(20) == Landed(rows=3)
-    assert shop.table() == {0: "a", 1: value, 2: "c"}
-
-
-def test_a_deadlock_with_somebody_elses_order_of_keys_is_not_heard_of(keyed: Maker, stack: Stack) -> None:
-    shop = keyed(UPSERT)
-    shop.write(0, [(1, "a"), (2, "b")])
-    with psycopg.connect(stack.dsn) as other, ThreadPoolExecutor() as pool:
-        other.execute("SET deadlock_timeout = '1min'")  # so that it is ours that finds out, and is ended
-        other.execute(f"UPDATE {shop.name} SET v = 'theirs' WHERE id = 2")
-        before = deadlocks(shop.connection)
-        ours = pool.submit(shop.write, 2, [(2, "d"), (1, "c")])
-        assert until(lambda: waiting(shop.connection, shop.name), 20)
-        other.execute(f"UPDATE {shop.name} SET v = 'theirs' WHERE id = 1")
-        other.commit()
-        assert ours.result(20) == Landed(rows=2)
-    assert shop.table() == {1: "c", 2: "d"}
-    assert until(lambda: deadlocks(shop.connection) > before, 20)  # it fired
-
-
-def deadlocks(connection: Connection) -> int:
-    (found,) = connection.execute(
-        "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-    ).fetchone() or (0,)
-    return int(found)

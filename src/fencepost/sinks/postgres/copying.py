@@ -12,7 +12,7 @@ import pgpq.schema
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
-from psycopg import pq
+from psycopg import generators, pq
 
 from fencepost.errors import Refused
 from fencepost.sinks.postgres.columns import Column, arrow_type, longest_text
@@ -57,7 +57,7 @@ class Copier:
             raise
         with self._taking([*self._unanswered, rows]):
             if self._encoder is None:
-                _expect(self._connection.pgconn.exec_(self._statement), pq.ExecStatus.COPY_IN)
+                self._begin()
                 self._encoder = _encoder(cast.schema, self._columns)
                 self._put(self._encoder.write_header())
             self._put(self._encoder.write_batch(cast))
@@ -73,10 +73,19 @@ class Copier:
         rows, self._unanswered, self._bytes = self._unanswered, [], 0
         with self._taking(rows):
             self._put(last)
-            _end_copy(self._connection.pgconn)
+            self._connection.wait(generators.copy_end(self._connection.pgconn, None))
+
+    # Through the driver's own waits: libpq's would keep all other threads from running for as long.
+
+    def _begin(self) -> None:
+        pgconn = self._connection.pgconn
+        pgconn.send_query(self._statement)
+        (answer,) = self._connection.wait(generators.execute(pgconn))
+        if answer.status != pq.ExecStatus.COPY_IN:
+            raise psycopg.errors.error_from_result(answer, encoding="utf-8")
 
     def _put(self, data: bytes) -> None:
-        self._connection.pgconn.put_copy_data(data)
+        self._connection.wait(generators.copy_to(self._connection.pgconn, data))
         self._bytes += len(data)
 
     @contextmanager
@@ -123,18 +132,3 @@ def _builder(field: pa.Field, column: Column) -> Any:
     if column.type == "jsonb":
         return pgpq.encoders.StringEncoderBuilder.new_with_output(field, pgpq.schema.Jsonb())
     return pgpq.ArrowToPostgresBinaryEncoder.infer_encoder(field)
-
-
-def _end_copy(pgconn: pq.abc.PGconn) -> None:
-    pgconn.put_copy_end()
-    result = pgconn.get_result()
-    while (more := pgconn.get_result()) is not None:
-        result = more
-    if result is None:
-        raise psycopg.OperationalError("the connection was lost in the middle of COPY")
-    _expect(result, pq.ExecStatus.COMMAND_OK)
-
-
-def _expect(result: pq.abc.PGresult, status: pq.ExecStatus) -> None:
-    if result.status != status:
-        raise psycopg.errors.error_from_result(result, encoding="utf-8")

@@ -60,7 +60,6 @@ def connect(dsn: str) -> Connection:
             "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS setting (name, value)",
             (names, values),
         )
-        connection.pgconn.nonblocking = 0  # COPY goes straight through libpq, which then waits by itself
         return connection
 
 
