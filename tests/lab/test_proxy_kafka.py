@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from fencepost.audit.readers import read_in_order
 from fencepost.lab.proxy import Action, Api, Direction, Proxy, Rule, RuleId
 from lab.conftest import ProxiedKafka
 
@@ -69,29 +70,8 @@ class Cluster:
 
     def read(self, topic: str, isolation: str = "read_committed") -> Counter[int]:
         """Every record up to the end that stands now."""
-        reader = Consumer(
-            {
-                "bootstrap.servers": self.direct,
-                "group.id": "nobody",
-                "isolation.level": isolation,
-                "enable.partition.eof": True,
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 10,
-            }
-        )
-        reader.assign([TopicPartition(topic, partition, 0) for partition in (0, 1)])
-        found: Counter[int] = Counter()
-        ended: set[int | None] = set()
-        while len(ended) < 2:
-            message = reader.poll(10)
-            assert message is not None
-            if error := message.error():
-                assert error.code() == KafkaError._PARTITION_EOF
-                ended.add(message.partition())
-            else:
-                found[int(message.value() or b"")] += 1
-        reader.close()
-        return found
+        found = read_in_order({"bootstrap.servers": self.direct}, topic, committed=isolation == "read_committed")
+        return Counter(int(message.value() or b"") for message in found)
 
     def await_read(self, topic: str, expected: Counter[int]) -> None:
         deadline = time.monotonic() + 10

@@ -7,12 +7,11 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message
-from confluent_kafka import TopicPartition as DriverPartition
+from confluent_kafka import IsolationLevel, Message
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from fencepost.audit.readers import read_in_order
 from fencepost.cluster.client import Cluster, wait_until
 from fencepost.cluster.topics import TopicRequest, create_topic, offsets_at, topic_id_and_partitions
 from fencepost.model import EVENT_ID, TopicPartition
@@ -47,30 +46,7 @@ class Topics:
         """Every record up to the end that stands now, partition by partition."""
         if decided and isolation == "read_committed":
             self.await_decided(topic)
-        _, partitions = topic_id_and_partitions(Cluster(self.kafka), topic)
-        reader = Consumer(
-            {
-                **self.kafka,
-                "group.id": "nobody",
-                "isolation.level": isolation,
-                "enable.partition.eof": True,
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 10,
-            }
-        )
-        reader.assign([DriverPartition(topic, partition, 0) for partition in partitions])
-        found: list[Message] = []
-        ended: set[int | None] = set()
-        while len(ended) < len(partitions):
-            message = reader.poll(20)
-            assert message is not None, "no record and no end"
-            if error := message.error():
-                assert error.code() == KafkaError._PARTITION_EOF
-                ended.add(message.partition())
-            else:
-                found.append(message)
-        reader.close()
-        return sorted(found, key=lambda one: (cast(int, one.partition()), cast(int, one.offset())))
+        return read_in_order(self.kafka, topic, committed=isolation == "read_committed")
 
     def await_read(self, topic: str, records: int) -> list[Message]:
         """Until so many are there, and then what is there."""

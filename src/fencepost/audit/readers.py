@@ -24,6 +24,12 @@ def read_committed(kafka: Mapping[str, str], topic: str) -> Iterator[Message]:
     return read_topic(kafka, topic, None)
 
 
+def read_in_order(kafka: Mapping[str, str], topic: str, *, committed: bool = True) -> list[Message]:
+    """The whole of a topic that is not large, partition by partition."""
+    found = read_topic(kafka, topic, None, committed=committed)
+    return sorted(found, key=lambda one: (cast(int, one.partition()), cast(int, one.offset())))
+
+
 def read_topic(
     kafka: Mapping[str, str], topic: str, ranges: Mapping[TopicPartition, Span] | None, *, committed: bool = True
 ) -> Iterator[Message]:

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaError
-from confluent_kafka import TopicPartition as DriverPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from fencepost.audit.readers import read_in_order
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.failures import Missing
-from fencepost.cluster.topics import describe_topic, topic_id_and_partitions
+from fencepost.cluster.topics import describe_topic
 from fencepost.errors import Unreachable
 from fencepost.lab.proxy import Protocol, Proxy
 from fencepost.local import Stack
@@ -72,30 +71,8 @@ class Field:
 
     def read(self, topic: str, isolation: str = "read_committed") -> list[bytes]:
         """Every value that a reader gets now, partition by partition, in order."""
-        _, partitions = topic_id_and_partitions(Cluster(self.direct), topic)
-        reader = Consumer(
-            {
-                **self.direct,
-                "group.id": "nobody",
-                "isolation.level": isolation,
-                "enable.partition.eof": True,
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 10,
-            }
-        )
-        found: dict[int | None, list[bytes]] = {partition: [] for partition in partitions}
-        reader.assign([DriverPartition(topic, partition, 0) for partition in partitions])
-        ended: set[int | None] = set()
-        while len(ended) < len(found):
-            message = reader.poll(PATIENCE)
-            if message is None:
-                raise Unreachable(f"{topic}: no record and no end within {PATIENCE:.0f} s")
-            if (error := message.error()) is None:
-                found[message.partition()].append(message.value() or b"")
-            elif error.code() == KafkaError._PARTITION_EOF:
-                ended.add(message.partition())
-        reader.close()
-        return [value for values in found.values() for value in values]
+        found = read_in_order(self.direct, topic, committed=isolation == "read_committed")
+        return [message.value() or b"" for message in found]
 
     def await_read(self, topic: str, expected: Mapping[bytes, int]) -> None:
         self.await_true(lambda: Counter(self.read(topic)) == Counter(expected), f"{topic} does not hold what it should")
