@@ -14,6 +14,7 @@ from fencepost.errors import UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
 
 COMMITTED = "committed"  # a start: only where the group has been before
+ANSWER_MS = 20_000  # the longest that a commit is waited for, when partitions are asked back too; librdkafka's is 60 s
 
 
 class Per(StrEnum):
@@ -80,6 +81,7 @@ class ConsumerSettings:
                 raise Usage(f"{name}={given[name]} would break {self.guarantee}", f"leave it away: it is {value} here")
         usual = {
             "isolation.level": "read_committed",
+            "socket.timeout.ms": ANSWER_MS,
             "fetch.queue.backoff.ms": 10,  # librdkafka's own second makes whoever reads fast wait most of the time
         }
         if given.get("group.protocol") != "consumer":
