@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 import psutil
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -164,6 +165,9 @@ def _is_gone(error: Exception | None = None) -> bool:
 def _end(session: SparkSession) -> None:
     """Stop the session. Of a Spark that is gone pyspark forgets everything, so that the next session starts anew."""
     if not _is_gone():
+        server = session.sparkContext._accumulatorServer
+        # It waits up to a second for a thread that nobody needs any more.
+        server.shutdown = Thread(target=server.shutdown, daemon=True).start  # type: ignore[method-assign]
         session.stop()
         return
     session.sparkContext._jsc = None  # nobody to tell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from fencepost.delivery import Observer, deliver, nobody
-from fencepost.errors import FencepostError, InputCut, from_facts
+from fencepost.errors import FencepostError, from_facts
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Step, Tenure, TopicPartition
 from fencepost.rows import OutputCount
@@ -23,8 +23,7 @@ from fencepost.sinks.postgres.moving import Staged, move
 from fencepost.sinks.postgres.session import transaction, translated
 from fencepost.sinks.postgres.stage import Attempt, Stage, drop_stages, name_for
 from fencepost.spark.aside import Letters
-from fencepost.spark.input_guard import GUARD
-from fencepost.spark.writer import store_for, whole
+from fencepost.spark.writer import InTask, store_for, whole
 
 RESULT_SCHEMA = "outcome string"  # as JSON
 HURRY = "1s"  # for the lock that dropping takes: a backup may hold it for hours
@@ -57,36 +56,25 @@ class Numbering:
 
 
 @dataclass
-class StageWriter:
-    """Called once per task attempt by mapInArrow. It returns what happened, errors too, as PartitionWriter does."""
+class StageWriter(InTask):
+    """A task's rows go into the stage."""
 
     settings: PostgresSettings
     stage: Stage
     batch: Batch[None]
     see: Observer = nobody
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        GUARD.install()  # before the task's first row is read
-
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is None:
-            raise RuntimeError("a stage is filled inside a Spark task")
-        numbering = Numbering()
+        task, numbering = self.task(), Numbering()
         rows = map(numbering.of, whole(batches)) if self.stage.provenance else whole(batches)
-        try:
+
+        def fill() -> Attempt:
             connection = store_for(self.settings, self.batch.tenure).writer()
-            done = self.stage.fill(connection, context.partitionId(), context.taskAttemptId(), rows)
+            done = self.stage.fill(connection, task.partitionId(), task.taskAttemptId(), rows)
             self.see(Step.STAGED, self.batch)
-            outcome: dict[str, Any] = asdict(replace(done, in_order=numbering.in_order))
-        except InputCut:
-            raise  # Spark knows better what went wrong before us
-        except FencepostError as error:
-            outcome = error.facts()
-        yield pa.RecordBatch.from_pylist([{"outcome": json.dumps(outcome)}], schema=pa.schema({"outcome": pa.string()}))
+            return replace(done, in_order=numbering.in_order)
+
+        yield pa.RecordBatch.from_pylist([{"outcome": self.tell(fill)}], schema=pa.schema({"outcome": pa.string()}))
 
 
 @dataclass(frozen=True)

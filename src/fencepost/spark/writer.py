@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from fencepost.delivery import Observer, deliver, nobody
 from fencepost.errors import FencepostError, InputCut
 from fencepost.guarantee import Guarantee
-from fencepost.model import Batch, Tenure
+from fencepost.model import Batch, Landed, Tenure
 from fencepost.rows import RowShape
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.spark.aside import Letters
@@ -25,9 +26,34 @@ RESULT_SCHEMA = "topic string, partition int, outcome string"  # the outcome as 
 _stores: dict[tuple[PostgresSettings, Any], PostgresStore] = {}
 
 
+class InTask:
+    """Called once per task attempt by mapInArrow, in a worker."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        GUARD.install()  # before the task's first row is read
+
+    @staticmethod
+    def task() -> TaskContext:
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("this runs inside a Spark task")
+        return context
+
+    @staticmethod
+    def tell(act: Callable[[], Any]) -> str:
+        """What it came to, as JSON, errors too: raising would only cause retries."""
+        try:
+            return json.dumps(asdict(act()))
+        except InputCut:
+            raise  # Spark knows better what went wrong before us
+        except FencepostError as error:
+            return json.dumps(error.facts())
+
+
 @dataclass
-class PartitionWriter:
-    """Called once per task by mapInArrow. It returns what happened, errors too: raising would only cause retries."""
+class PartitionWriter(InTask):
+    """One Kafka partition's rows go into the sink."""
 
     guarantee: Guarantee
     tenure: Tenure
@@ -37,29 +63,18 @@ class PartitionWriter:
     letters: Letters  # records that were put aside, by partition
     see: Observer = nobody
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        GUARD.install()  # before the task's first row is read
-
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is None:
-            raise RuntimeError("a partition writer runs inside a Spark task")
-        partition, span = self.spans[context.partitionId()]
+        partition, span = self.spans[self.task().partitionId()]
         aside = self.letters.get(partition)
         rows = chain([aside] if aside else [], self.shape.rows(partition, whole(batches)))
-        try:
+
+        def carry() -> Landed:
             store = store_for(self.settings, self.tenure)
             batch = Batch({partition: span}, rows, self.tenure)
-            outcome: dict[str, Any] = asdict(deliver(self.guarantee, batch, store, store, self.see))
-        except InputCut:
-            raise  # Spark knows better what went wrong before us
-        except FencepostError as error:
-            outcome = error.facts()
+            return deliver(self.guarantee, batch, store, store, self.see)
+
         yield pa.RecordBatch.from_pylist(
-            [{"topic": partition.topic, "partition": partition.partition, "outcome": json.dumps(outcome)}],
+            [{"topic": partition.topic, "partition": partition.partition, "outcome": self.tell(carry)}],
             schema=pa.schema({"topic": pa.string(), "partition": pa.int32(), "outcome": pa.string()}),
         )
 
