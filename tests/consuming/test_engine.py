@@ -251,6 +251,7 @@ def test_upsert_and_deletes_as_under_spark(flow: Flow) -> None:
     assert flow.sql(f"SELECT s FROM {flow.name} WHERE id = 6") == [("newer",)]
 
 
+@pytest.mark.proof
 def test_dedupe_covers_what_the_producer_and_what_at_least_once_repeat(flow: Flow, tmp_path: Path) -> None:
     for _ in range(2):
         flow.produce(range(100))

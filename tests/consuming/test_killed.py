@@ -59,6 +59,7 @@ def test_exactly_once_a_zombie_that_wakes_up_after_its_successor_writes_nothing(
     assert _rows(group, table) == list(range(EVENTS))
 
 
+@pytest.mark.proof
 def test_control_a_zombie_with_an_effect_elsewhere_doubles(group: Group, tmp_path: Path) -> None:
     group.produce(range(EVENTS))
     work: dict[str, Any] = {"guarantee": "at-least-once", "commit": "sync", "settings": QUICK}

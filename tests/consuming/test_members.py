@@ -225,6 +225,7 @@ def test_a_second_process_under_the_same_instance_id_ends_the_first_one_and_that
     assert (group.lost(40), group.doubled()) == (0, 0)
 
 
+@pytest.mark.proof
 def test_who_has_ended_is_not_waited_for_by_the_group(stack: Stack, tmp_path: Path) -> None:
     group = Group(stack, tmp_path, partitions=24)  # the more there is to let go, the easier the driver ends too early
     sink = {"format": "postgres", "options": {"table": group.name.replace("-", "_"), "dsn": stack.dsn}}

@@ -97,6 +97,7 @@ def test_a_role_without_rights_runs_with_what_was_prepared(flow: Guarded, parts:
         assert 3 not in flow.landed()
 
 
+@pytest.mark.proof
 def test_a_staged_transform_runs_with_what_was_prepared(flow: Guarded) -> None:
     parts = {"engine": "spark", "transform": {"sql": "SELECT id % 2 AS half, count(*) AS n FROM events GROUP BY 1"}}
     flow.kafka = {"bootstrap.servers": flow.stack.bootstrap_servers}

@@ -16,7 +16,7 @@ STEPS = ["advanced", *(pytest.param(step, marks=PROOF) for step in ("started", "
 COUNT = 400
 
 
-@pytest.fixture(params=["postgres", "kafka"])
+@pytest.fixture(params=[pytest.param("postgres", marks=PROOF), "kafka"])
 def relay(stack: Stack, tmp_path: Path, request: pytest.FixtureRequest) -> Relay:
     return Relay(stack, tmp_path, sink=request.param)
 
@@ -37,10 +37,11 @@ def test_killed_at_any_step_exactly_once_neither_loses_nor_doubles(relay: Relay,
 @pytest.mark.parametrize(
     ("guarantee", "step", "loses", "doubles"),
     [
-        pytest.param("at-most-once", "advanced", True, False, marks=PROOF),
+        ("at-most-once", "advanced", True, False),
         ("at-least-once", "written", False, True),
     ],
 )
+@PROOF
 def test_the_weaker_words_are_seen_to_lose_and_to_double(
     relay: Relay, guarantee: str, step: str, loses: bool, doubles: bool, tmp_path: Path
 ) -> None:

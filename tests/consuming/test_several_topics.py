@@ -152,6 +152,7 @@ def test_of_one_key_in_two_topics_the_later_commit_has_the_row_and_the_audit_kno
     assert (found.verdict, found.totals[Anomaly.LOST_BEFORE_SINK]) == (Verdict.BROKEN, 2)
 
 
+@pytest.mark.proof
 def test_two_topics_go_into_a_third_one_exactly_once(stack: Stack, tmp_path: Path) -> None:
     relay, second = Relay(stack, tmp_path, sink="kafka"), Flow(stack, tmp_path, 3)
     source = {"topics": [relay.name, second.name]}

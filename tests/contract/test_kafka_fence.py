@@ -22,6 +22,7 @@ from fencepost.model import Batch, Landed, Step, TopicPartition
 from fencepost.sinks.kafka import KafkaSettings, seat
 
 TESTS = Path(__file__).parents[1]
+PROOF = pytest.mark.proof
 ALREADY = Landed(rows=0, already=True)
 
 
@@ -59,7 +60,15 @@ IN_THE_SECOND_SPAN = {
 
 @pytest.mark.parametrize(
     ("point", "fresh"),
-    [*((point, False) for point in Point), (Point.AFTER_INIT, True), (Point.AFTER_OFFSETS, True)],
+    [
+        (Point.AFTER_PRODUCE, False),
+        (Point.AFTER_OFFSETS, True),
+        (Point.BEFORE_COMMIT, False),
+        pytest.param(Point.AFTER_INIT, False, marks=PROOF),
+        pytest.param(Point.AFTER_INIT, True, marks=PROOF),
+        pytest.param(Point.AFTER_BEGIN, False, marks=PROOF),
+        pytest.param(Point.AFTER_OFFSETS, False, marks=PROOF),
+    ],
 )
 def test_a_killed_writer_leaves_every_output_once(flow: Flow, tmp_path: Path, point: Point, fresh: bool) -> None:
     witness = tmp_path / "witness"
@@ -72,7 +81,14 @@ def test_a_killed_writer_leaves_every_output_once(flow: Flow, tmp_path: Path, po
     assert flow.position() == EVENTS
 
 
-@pytest.mark.parametrize("point", Point)
+@pytest.mark.parametrize(
+    "point",
+    [
+        Point.AFTER_OFFSETS,
+        Point.BEFORE_COMMIT,
+        *(pytest.param(p, marks=PROOF) for p in (Point.AFTER_INIT, Point.AFTER_BEGIN, Point.AFTER_PRODUCE)),
+    ],
+)
 def test_a_zombie_is_fenced_at_every_step(
     flow: Flow, at: Callable[[Point, Callable[[], object]], None], point: Point
 ) -> None:

@@ -69,6 +69,7 @@ def test_at_least_once_a_kill_loses_nothing_and_repeats_one_batch_at_most(topics
     assert_journal_is_true(journal, {header(message, EVENT_ID) for message in topics.read(topic)})
 
 
+@pytest.mark.proof
 def test_at_most_once_a_kill_doubles_nothing(topics: Topics, tmp_path: Path) -> None:
     topic = topics.make(partitions=3)
     kills, _journal = killed_again_and_again(topics, topic, "at-most-once", tmp_path, seed=9)
@@ -78,6 +79,7 @@ def test_at_most_once_a_kill_doubles_nothing(topics: Topics, tmp_path: Path) -> 
     assert set(found.values()) == {1}
 
 
+@pytest.mark.proof
 def test_idempotence_alone_doubles_when_the_producer_is_restarted(topics: Topics, tmp_path: Path) -> None:
     """The control: nothing is remembered, so the next run begins anew."""
     topic, source, journal = topics.make(), lines_file(tmp_path / "big.jsonl"), tmp_path / "journal"

@@ -44,6 +44,7 @@ def test_the_anomaly_is_shown_and_shown_gone(field: Field, name: str) -> None:
     assert (counts(strong), "; ".join(strong.notes)) == (strong_counts, strong_notes)
 
 
+@pytest.mark.proof
 def test_a_restarted_producer_doubles_unless_its_position_is_in_the_transaction(field: Field) -> None:
     weak, strong = STORIES["restarted-producer"].tell(field)
     assert weak.doubled > 0

@@ -14,6 +14,7 @@ from spark.flows import Flow
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.proof
 def test_a_sparks_checkpoint_says_where_to_go_on(flow: Flow, tmp_path: Path) -> None:
     flow.produce(range(100))
     checkpoint = tmp_path / "checkpoint"

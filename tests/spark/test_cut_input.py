@@ -50,6 +50,7 @@ def test_a_function_that_fails_once_is_tried_again_and_everything_lands(flow: Fl
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.proof
 def test_control_without_the_guard_the_same_failure_loses_rows_and_nobody_says_so(flow: Flow, tmp_path: Path) -> None:
     flow.produce(IDS)
     transform = FailsOnce(tmp_path / "failed").in_file(tmp_path)
@@ -72,6 +73,7 @@ def test_a_cancelled_job_commits_nothing_of_a_span_in_mid_copy(flow: Flow, tmp_p
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.proof
 def test_control_without_the_guard_a_cancelled_job_loses_rows(flow: Flow, tmp_path: Path) -> None:
     _cancelled_in_mid_copy(flow, tmp_path, lambda **parts: flow.run(see=Unguarded(insists=False), **parts))
     assert flow.positions()[1] == 20_000

@@ -87,6 +87,7 @@ def test_records_that_go_while_it_runs_are_gone_over_too_and_counted_at_the_end(
     assert sorted(set(range(200)) - set(flow.landed())) == GONE[told["start"] - 50 :]
 
 
+@pytest.mark.proof
 def test_a_batch_whose_records_go_while_it_is_read_is_lost_and_the_run_goes_on(flow: Flow, tmp_path: Path) -> None:
     """Of two tasks one after the other, the first stands still while the records of the second are deleted."""
     flow.produce(range(200))

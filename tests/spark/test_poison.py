@@ -75,6 +75,7 @@ def test_bad_records_are_put_aside_whole_in_their_spans_transaction(flow: Flow) 
     ]
 
 
+@pytest.mark.proof
 def test_no_record_is_too_bad_to_be_put_aside(flow: Flow) -> None:
     bad = {1: b"\0", 3: b'{"id": 3, "s": "\xff"}', 5: b" ", 7: b"[]", 9: b'{"id": "' + b"x" * 100_000 + b'"}'}
     flow.produce(range(10), bad, header=b"\0\xff")

@@ -20,6 +20,7 @@ from spark.flows import Flow
 from spark.wide_plans import WIDE
 
 
+@pytest.mark.proof
 def test_a_topic_made_anew_between_two_runs_is_refused(flow: Flow) -> None:
     _landed(flow, range(100))
     delete_topic(flow.cluster, flow.name)
@@ -35,7 +36,7 @@ def test_a_topic_made_anew_between_two_runs_is_refused(flow: Flow) -> None:
     assert flow.comparison().lost == 100
 
 
-@pytest.mark.parametrize("records", [40, 200], ids=["shorter", "longer"])
+@pytest.mark.parametrize("records", [40, pytest.param(200, marks=pytest.mark.proof)], ids=["shorter", "longer"])
 def test_a_topic_made_anew_while_it_is_read_ends_the_run(flow: Flow, records: int) -> None:
     flow.produce(range(100))
     with flow.running() as running:
@@ -99,6 +100,7 @@ def test_a_position_behind_the_end_of_the_topic_is_refused(flow: Flow) -> None:
     assert f"{flow.partition(1)}: the stored position is 999, and the topic ends at 50" in refusal.message
 
 
+@pytest.mark.proof
 def test_no_stored_position_over_a_table_with_rows_is_refused(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     _landed(flow, range(100))
     flow.sql("DELETE FROM fencepost.positions WHERE pipeline = %s", flow.name)
@@ -152,6 +154,7 @@ def test_a_function_that_does_not_work_is_refused_before_an_event_moves(flow: Fl
         assert (flow.landed(), flow.positions()) == ([], {}), text
 
 
+@pytest.mark.proof
 def test_a_batch_is_looked_at_again_for_what_mixes_partitions(flow: Flow) -> None:
     flow.produce(range(100))
     wide_plans.seen.clear()

@@ -158,6 +158,7 @@ def test_an_attempt_that_failed_after_it_was_done_does_not_count(flow: Flow, tmp
     flow.assert_exact(100)
 
 
+@pytest.mark.proof
 def test_upsert_dedupe_and_deletes_go_through_the_same_stage(flow: Flow) -> None:
     key = "cast(cast(key AS string) AS long) AS id"
     text = {"sql": f"SELECT {key}, s, _from FROM events ORDER BY offset DESC"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from fencepost.lab.crash import CrashPoint, Deed, visits
 from fencepost.model import Step
 from spark.faults import Several
@@ -29,6 +31,7 @@ def test_attempts_that_fail_before_and_after_their_commit_land_once(flow: Flow, 
     assert (batch.rows, batch.already) == (100, 1)
 
 
+@pytest.mark.proof
 def test_control_a_retry_doubles_under_at_least_once_and_a_crash_loses_under_at_most_once(
     flow: Flow, tmp_path: Path
 ) -> None:

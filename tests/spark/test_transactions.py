@@ -23,6 +23,7 @@ def test_only_committed_records_land_and_a_span_without_any_advances(flow: Flow)
     flow.assert_exact(100)
 
 
+@pytest.mark.proof
 def test_control_a_source_that_reads_everything_lands_aborted_records(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

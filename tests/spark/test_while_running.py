@@ -21,6 +21,7 @@ from spark.flows import Flow, Running
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.proof
 def test_a_run_goes_on_with_new_partitions_and_after_a_restart_of_the_database(flow: Flow) -> None:
     flow.produce(range(100))
     with flow.running() as running:

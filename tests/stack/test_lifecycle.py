@@ -119,6 +119,7 @@ def test_a_damaged_state_file_reads_as_nothing(tmp_path: Path, content: str) -> 
     assert state.load(tmp_path) is None
 
 
+@pytest.mark.proof
 def test_damaged_state_is_repaired_without_losing_data(home: Path) -> None:
     found = up(home)
     keepsake = Keepsake.leave(found.status)
@@ -134,6 +135,7 @@ def test_damaged_state_is_repaired_without_losing_data(home: Path) -> None:
     assert not any(psutil.pid_exists(pid or 0) for pid in found.pids.values())
 
 
+@pytest.mark.proof
 def test_a_port_taken_since_is_replaced(home: Path) -> None:
     found = up(home)
     keepsake = Keepsake.leave(found.status)

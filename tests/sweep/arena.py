@@ -15,6 +15,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 import psycopg
+import pytest
 
 from fencepost.audit.compare import Comparison, compare_sink
 from fencepost.guarantee import Guarantee
@@ -26,6 +27,11 @@ from fencepost.sinks.postgres.columns import Column
 from sweep.work import EVENTS, ORDERS, SPAN, Naive, Work
 
 TESTS = Path(__file__).parents[1]
+EXACTLY_ONCE_IN_THE_GATE = [
+    Guarantee.EXACTLY_ONCE,
+    pytest.param(Guarantee.AT_LEAST_ONCE, marks=pytest.mark.proof),
+    pytest.param(Guarantee.AT_MOST_ONCE, marks=pytest.mark.proof),
+]
 PATIENCE = 20.0  # seconds for what takes a fraction of one; less than the writers' own lock_timeout
 
 

@@ -17,12 +17,12 @@ from fencepost.lab.crash import Deed
 from fencepost.model import Tenure
 from fencepost.sinks.postgres import PostgresStore
 from fencepost.sinks.postgres.session import writer_name
-from sweep.arena import AMISS, DOUBLED, NOTHING, PATIENCE, Arena, Point
+from sweep.arena import AMISS, DOUBLED, EXACTLY_ONCE_IN_THE_GATE, NOTHING, PATIENCE, Arena, Point
 from sweep.work import ORDERS, SPAN, Naive
 
 
 @pytest.mark.parametrize("point", Point)
-@pytest.mark.parametrize("guarantee", Guarantee)
+@pytest.mark.parametrize("guarantee", EXACTLY_ONCE_IN_THE_GATE)
 def test_a_zombie_neither_blocks_its_successor_nor_writes_behind_its_back(
     arena: Arena, guarantee: Guarantee, point: Point
 ) -> None:
