@@ -78,7 +78,7 @@ def cluster(stack: Stack) -> Cluster:
     return Cluster({"bootstrap.servers": stack.bootstrap_servers})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker() -> Iterator[SecuredBroker]:
     """One for all that get in by password or by token; who may do what is each test's own."""
     with secured_broker(f"canary-of-kafka-{uuid.uuid4().hex}") as broker:

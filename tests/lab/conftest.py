@@ -32,7 +32,7 @@ class ProxiedKafka:
         return ",".join(f"{HOST}:{port}" for port in ports)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka() -> Iterator[ProxiedKafka]:
     with tempfile.TemporaryDirectory(prefix="fencepost-lab-") as folder:
         stack = Stack(Path(folder) / "home", quick_timeouts=True)

@@ -36,7 +36,6 @@ _SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "3",
     "share.coordinator.state.topic.min.isr": "2",
     "group.initial.rebalance.delay.ms": "0",
-    "replica.fetch.wait.max.ms": "50",  # followers learn of a new topic when their last fetch ends
     # Three brokers share a small machine.
     "num.network.threads": "2",
     "num.io.threads": "4",
