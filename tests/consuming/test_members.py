@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -105,6 +106,28 @@ def test_a_second_and_a_third_member_join_and_leave_and_nothing_is_lost_or_doubl
                 assert wait_until(lambda: load.reaches("third"), PATIENCE)
         assert wait_until(load.all_seen, PATIENCE), load.lost_and_doubled()
     assert load.lost_and_doubled() == (0, 0)
+
+
+def test_a_partition_that_went_while_its_member_was_busy_is_read_when_it_comes_back(three: Group) -> None:
+    """librdkafka keeps a partition paused when it goes, and it is paused when it comes back."""
+    load, busy, free = Load(three), threading.Event(), threading.Event()
+
+    def slow_once(events: list[Event]) -> None:
+        busy.set()
+        assert free.wait(PATIENCE)  # meanwhile the member is paused
+        load.handler("first")(events)
+
+    load.more()
+    kafka = {**three.kafka, **SOON}
+    settings = ConsumerSettings(kafka, three.name, three.name, ALO, Commit.SYNC, batch=10, revoke_seconds=1.0)
+    with at_work(Consumption(settings, slow_once)):
+        assert busy.wait(PATIENCE)
+        with at_work(member(load, "second", ALO, Commit.SYNC, **SOON)):
+            assert wait_until(lambda: load.reaches("second"), PATIENCE)
+            free.set()
+            assert wait_until(lambda: load.reaches("first"), PATIENCE)
+        load.more()
+        assert wait_until(load.all_seen, PATIENCE)
 
 
 @proof

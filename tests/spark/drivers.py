@@ -66,7 +66,7 @@ class Driver:
         self.scratch = self._out.with_suffix(".tmp")  # where its checkpoints are
         self.scratch.mkdir()
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-        full = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(self.scratch), **(env or {})}
+        full = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(self.scratch), "PYTHONFAULTHANDLER": "1", **(env or {})}
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._child = subprocess.Popen(argv, cwd=folder, env=full, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
         identity = process.identify(self._child.pid)
@@ -127,6 +127,13 @@ class Driver:
     def go_on(self) -> None:
         process.send_all(self._identity, signal.SIGCONT)
 
+    def threads(self) -> str:
+        """Where each of its threads stands, which ends it."""
+        process.send(self._identity, signal.SIGCONT)
+        process.send(self._identity, signal.SIGABRT)
+        process.until(lambda: not self.running, 10.0)
+        return self.told()
+
     def told(self) -> str:
         return f"out: {self._out.read_text()[-2000:]}\nerr: {self._err.read_text()[-4000:]}"
 
@@ -161,6 +168,10 @@ def _driving(argv: Sequence[str], folder: Path, env: Mapping[str, str] | None = 
     driver = Driver(argv, folder, env)
     try:
         yield driver
+    except AssertionError as failure:
+        if driver.running:
+            failure.add_note(driver.threads())
+        raise
     finally:
         if driver.running:
             driver.kill()

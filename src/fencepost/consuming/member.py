@@ -326,8 +326,8 @@ class Member:
             consumer.incremental_assign(_driver(starts))
         else:
             consumer.assign(_driver(starts))
-        if self._paused:
-            consumer.pause(_driver(new))
+        # Said of each one: the driver keeps a partition paused that goes, and it is paused when it comes back.
+        (consumer.pause if self._paused else consumer.resume)(_driver(new))
 
     def _revoked(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
         """Asked back: finish the batch in hand or give it up; then everything that is done is committed."""
