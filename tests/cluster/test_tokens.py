@@ -24,7 +24,7 @@ def flow(broker: SecuredBroker, stack: Stack, tmp_path: Path) -> Iterator[Secure
         yield flow
 
 
-def _runs(flow: SecuredFlow, tokens: TokenPlace, elsewhere: Command, words: str, **parts: Any) -> None:
+def _assert_it_runs(flow: SecuredFlow, tokens: TokenPlace, elsewhere: Command, words: str, **parts: Any) -> None:
     kafka = flow.broker.with_tokens_in_java(tokens) if words == "java" else flow.broker.with_tokens(tokens)
     spec = str(flow.declare(kafka, flow.stack.dsn, **parts))
     flow.produce(range(100))
@@ -43,7 +43,7 @@ def _runs(flow: SecuredFlow, tokens: TokenPlace, elsewhere: Command, words: str,
 def test_the_whole_pipeline_runs_with_tokens(
     flow: SecuredFlow, tokens: TokenPlace, elsewhere: Command, words: str
 ) -> None:
-    _runs(flow, tokens, elsewhere, words)
+    _assert_it_runs(flow, tokens, elsewhere, words)
 
 
 @pytest.mark.proof
@@ -51,7 +51,7 @@ def test_the_whole_pipeline_runs_with_tokens(
 def test_the_whole_pipeline_runs_with_tokens_on_spark(
     flow: SecuredFlow, tokens: TokenPlace, elsewhere: Command, words: str
 ) -> None:
-    _runs(flow, tokens, elsewhere, words, engine="spark", spark={"spark.master": "local[2]"})
+    _assert_it_runs(flow, tokens, elsewhere, words, engine="spark", spark={"spark.master": "local[2]"})
 
 
 def test_a_wrong_secret_is_said_in_one_line(flow: SecuredFlow, tokens: TokenPlace, elsewhere: Command) -> None:
