@@ -1,0 +1,1 @@
+"""What suites share: hostile values, names, files and documents."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,6 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from fencepost.errors import Usage
+from fencepost.spec import document
+from fencepost.spec.document import WORD, NotADocument
 from fencepost.spec.parts import (
     BatchSpec,
     KafkaOptions,
@@ -25,7 +29,11 @@ from fencepost.spec.parts import (
 )
 
 FILE_NAME = "fencepost.yml"
+LARGEST = 256 * 1024  # bytes
 _ENVIRONMENT = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+_SHOWN = 60  # characters of a wrong value
+_MOST_PROBLEMS = 20
+_LIKE_INIT = "see the file that `fencepost init NAME` makes"
 
 
 def find(start: Path | None = None) -> Path:
@@ -40,49 +48,105 @@ def find(start: Path | None = None) -> Path:
 def load(path: Path) -> PipelineSpec:
     """Read and check a pipeline file. Raises Usage that names each problem by line and key."""
     try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Usage(f"{path} cannot be read: {error}") from error
-    return parse(text, path.name, str(path.resolve().parent))
+        content = _content(path)
+    except OSError as error:
+        raise Usage(f"{path} cannot be read: {error.strerror}") from error
+    return parse(_text(content, path.name), path.name, str(path.resolve().parent))
+
+
+def _content(path: Path) -> bytes:
+    """All of a regular file: who waits for something else may wait for ever."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise Usage(f"{path} is not a file", "give the pipeline file itself")
+    with os.fdopen(handle, "rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise Usage(f"{path} is larger than {LARGEST // 1024} KiB: it is no pipeline file", _LIKE_INIT)
+    return content
+
+
+def _text(content: bytes, name: str) -> str:
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # UTF-32 begins like that too
+        raise Usage(f"{name} is UTF-16", "save it as UTF-8")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Usage(f"{name} line {line}: is not UTF-8", "save it as UTF-8") from None
 
 
 def parse(text: str, name: str = FILE_NAME, folder: str = ".") -> PipelineSpec:
     try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise Usage(f"{name}{line}: not YAML: {error.problem}") from error
+        content, tree = document.read(text)
+    except NotADocument as error:
+        line = f" line {error.line}" if error.line else ""
+        raise Usage(f"{name}{line}: {error.problem}", error.remedy) from None
     if not isinstance(content, dict):
-        raise Usage(f"{name}: a pipeline file holds keys and values, and this one does not", "see `fencepost init`")
-    lines = _Lines(tree)
-    problems: list[str] = []
-    filled = _fill(content, (), lines, problems)
+        raise Usage(f"{name}: a pipeline file holds keys and values, and this one does not", _LIKE_INIT)
+    reading = _Reading(_Lines(tree))
+    filled = reading.fill(content, ())
     try:
         spec = PipelineSpec.model_validate({**filled, "folder": folder})
     except ValidationError as error:
-        problems += [_problem(details, lines) for details in error.errors(include_url=False)]
-    if problems:
-        raise Usage("\n".join(f"{name} {problem}" for problem in problems))
+        reading.problems += [reading.problem(details) for details in error.errors(include_url=False)]
+    if "folder" in content:
+        reading.problems.append(f"line {reading.lines.of(('folder',))}: folder: no such key")
+    if reading.problems:
+        shown, more = reading.problems[:_MOST_PROBLEMS], len(reading.problems) - _MOST_PROBLEMS
+        also = [f"{name}: and {more} problems more"] if more > 0 else []
+        raise Usage("\n".join([*(f"{name} {problem}" for problem in shown), *also]))
     return spec
 
 
-def _fill(value: Any, path: tuple[Any, ...], lines: _Lines, problems: list[str]) -> Any:
-    """`${NAME}` and `${NAME:-default}` from the environment, in every text."""
-    if isinstance(value, dict):
-        return {key: _fill(below, (*path, key), lines, problems) for key, below in value.items()}
-    if isinstance(value, list):
-        return [_fill(below, path, lines, problems) for below in value]
-    if not isinstance(value, str):
-        return value
+class _Reading:
+    """The values of one file on their way: `${NAME}` and `${NAME:-default}` become what the environment holds."""
 
-    def fill(match: re.Match[str]) -> str:
-        found: str | None = os.environ.get(match["name"], match["default"])
-        if found is None:
-            problems.append(f"line {lines.of(path)}: {_dotted(path)}: the environment has no {match['name']}")
-        return found or ""
+    def __init__(self, lines: _Lines) -> None:
+        self.lines = lines
+        self.problems: list[str] = []
+        self._foreign: set[tuple[Any, ...]] = set()  # what came from the environment, and is not shown
 
-    return _ENVIRONMENT.sub(fill, value)
+    def fill(self, value: Any, path: tuple[Any, ...]) -> Any:
+        if isinstance(value, dict):
+            return {key: self.fill(below, (*path, key)) for key, below in value.items()}
+        if isinstance(value, list):
+            return [self.fill(below, path) for below in value]
+        if not isinstance(value, str):
+            return value
+
+        def filled(match: re.Match[str]) -> str:
+            self._foreign.add(path)
+            found: str | None = os.environ.get(match["name"], match["default"])
+            if found is None:
+                self.problems.append(f"{self._where(path)}: the environment has no {match['name']}")
+            elif not _is_text(found):
+                self.problems.append(f"{self._where(path)}: {match['name']} of the environment is not UTF-8")
+            return found or ""
+
+        return _ENVIRONMENT.sub(filled, value)
+
+    def problem(self, details: ErrorDetails) -> str:
+        """One problem in one line, with its place."""
+        path = tuple(part for part in details["loc"] if isinstance(part, str | int))
+        where = self._where(path)
+        if details["type"] == "extra_forbidden":
+            near = get_close_matches(str(path[-1]), _keys_beside(path), n=1)
+            return f"{where}: no such key" + (f"; did you mean {near[0]!r}?" if near else "")
+        if details["type"] == "missing":
+            return f"{where}: is required"
+        return f"{where}: {details['msg'][0].lower()}{details['msg'][1:]}{self._shown(details['input'], path)}"
+
+    def _where(self, path: Sequence[Any]) -> str:
+        return f"line {self.lines.of(path)}: {_dotted(path)}"
+
+    def _shown(self, given: object, path: tuple[Any, ...]) -> str:
+        foreign = any(path[: len(one)] == one for one in self._foreign)
+        if not isinstance(given, str | int | float | bool) or foreign or _may_be_secret(path):
+            return ""
+        text = repr(given)
+        return f", not {text}" if len(text) <= _SHOWN else f", not {text[:_SHOWN]}..."
 
 
 class _Lines:
@@ -106,17 +170,12 @@ class _Lines:
                 yield from self._walk(value, below)
 
 
-def _problem(details: ErrorDetails, lines: _Lines) -> str:
-    path = tuple(part for part in details["loc"] if isinstance(part, str | int))
-    where = f"line {lines.of(path)}: {_dotted(path)}"
-    if details["type"] == "extra_forbidden":
-        near = get_close_matches(str(path[-1]), _keys_beside(path), n=1)
-        return f"{where}: no such key" + (f"; did you mean {near[0]!r}?" if near else "")
-    if details["type"] == "missing":
-        return f"{where}: is required"
-    given = details["input"]
-    shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and not _may_be_secret(path) else ""
-    return f"{where}: {details['msg'][0].lower()}{details['msg'][1:]}{shown}"
+def _is_text(found: str) -> bool:
+    try:
+        found.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _may_be_secret(path: Sequence[Any]) -> bool:
@@ -138,4 +197,7 @@ def _keys_beside(path: Sequence[Any]) -> list[str]:
 
 
 def _dotted(path: Sequence[Any]) -> str:
-    return ".".join(map(str, path)) or "the file"
+    """As a person writes it; a key that is no word is not shown, because `dsn:secret` is one."""
+    return (
+        ".".join(str(part) if WORD.fullmatch(str(part)) else "(a key that is no word)" for part in path) or "the file"
+    )

@@ -25,14 +25,19 @@ from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.model import Merge, Mode
 
-_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)")
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)?", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def _seconds(value: object) -> object:
     """`500ms`, `1s`, `2m` or a number of seconds."""
     match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
-    return timedelta(seconds=float(match["number"]) * _UNITS[match["unit"]]) if match else value
+    if match is None:
+        return value
+    try:
+        return timedelta(seconds=float(match["number"]) * _UNITS[match["unit"] or "s"])
+    except OverflowError:
+        raise PydanticCustomError("duration", "a duration of more years than there are") from None
 
 
 Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
@@ -41,7 +46,7 @@ TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
 class ValueFormat(StrEnum):
@@ -74,11 +79,11 @@ class SourceSpec(_Part):
     def _start(cls, given: object, check: ValidatorFunctionWrapHandler) -> object:
         """One problem with one text, instead of one for each of the forms that it could have had."""
         try:
-            start = given if isinstance(given, bool | int | float) else check(given)
+            start = given if isinstance(given, bool | int | float) or _is_number(given) else check(given)
         except ValidationError:
             start = None
         zoned = isinstance(start, datetime) and start.tzinfo is not None
-        offsets = isinstance(start, dict) and all(offset >= 0 for offset in _offsets(start))
+        offsets = isinstance(start, dict) and _each_once(given, start) and _possible(start)
         if not (zoned or offsets or start in ("earliest", "latest")):
             raise PydanticCustomError(
                 "start", "earliest, latest, a time with a zone, or offsets: {0: 120, 1: 7}, of several topics by topic"
@@ -278,6 +283,22 @@ def _offsets(start: Mapping[Any, Any]) -> Iterator[int]:
     """Those of a start, of one topic or by topic."""
     for offset in start.values():
         yield from offset.values() if isinstance(offset, Mapping) else [offset]
+
+
+def _possible(start: Mapping[Any, Any]) -> bool:
+    return all(0 <= offset < 2**63 for offset in _offsets(start))
+
+
+def _each_once(given: Any, start: Mapping[Any, Any]) -> bool:
+    """Were no two keys the same number: 0 and "00"?"""
+    return len(given) == len(start) and all(
+        _each_once(below, start[name]) for name, below in given.items() if isinstance(start.get(name), Mapping)
+    )
+
+
+def _is_number(value: object) -> bool:
+    """Pydantic would take it for seconds since 1970."""
+    return isinstance(value, str) and re.fullmatch(r"[-+\s\d._eE]*", value) is not None
 
 
 def _text(value: object) -> object:
