@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ from contract.keyed import DEDUPE, UPSERT, Event, Keyed, Maker
 from fencepost.errors import Poison, Refused
 from fencepost.guarantee import Guarantee
 from fencepost.model import Landed, Merge, Mode
-from fencepost.sinks.postgres import dead, merging
-from fencepost.sinks.postgres.table import make_table
+from fencepost.sinks.postgres import dead, merging, sieve
+from fencepost.sinks.postgres.columns import TOMBSTONE
+from fencepost.sinks.postgres.table import make_table, read_columns
 
 BY_TIME = Merge(Mode.UPSERT, ("id",), order_by="at")
 DELETING = Merge(Mode.UPSERT, ("id",), deletes=True)
@@ -212,7 +214,7 @@ def test_new_keys_go_straight_into_the_table_and_of_the_others_only_what_must_be
     shop.write(0, many(0, 900, "new"))
     assert staged(shop) == 0
     shop.write(900, [*many(800, 1800, "newer"), (2000, "once"), (2000, "twice"), (2001, None)])
-    assert staged(shop) == (2 if merge is DEDUPE else 102)
+    assert staged(shop) == (2 if merge is DEDUPE else 103 if merge is DELETING else 102)  # a tombstone is never new
     kept, last = ("new", "once") if merge is DEDUPE else ("newer", "twice")
     expected = dict([*many(0, 800, "new"), *many(800, 900, kept), *many(900, 1800, "newer"), (2000, last)])
     assert shop.table() == expected | ({} if merge is DELETING else {2001: None})
@@ -255,6 +257,51 @@ def test_a_key_that_no_table_takes_is_named_by_its_offset(keyed: Maker) -> None:
         shop.write(70, [(1, "a"), (2, "a\0b")])
     assert [offset for offset, _ in refused.value.records] == [71]
     assert shop.count() == 0
+
+
+def test_a_delete_that_no_sample_shows_deletes_all_the_same(keyed: Maker) -> None:
+    shop = keyed(DELETING)
+    gone = range(1001, 1080, 8)  # of 2,000 keys every eighth is looked up first, and none of these
+    shop.write(0, [(key, "old") for key in gone])
+    shop.write(10, [(key, None if key in gone else "new") for key in range(2000)])
+    assert shop.table() == {key: "new" for key in range(2000) if key not in gone}
+
+
+def test_a_row_that_does_not_know_its_event_is_no_delete(keyed: Maker) -> None:
+    shop = keyed(DELETING)
+    for start in (0, 2):  # new to the table, and then known
+        events = shop.rows(0, start, [(1, "a"), (2, f"from {start}")]).drop_columns([TOMBSTONE.name])
+        marks = pa.array([None, False], pa.bool_())
+        shop.store.write(shop.batch(0, start, events.append_column(TOMBSTONE.name, marks)))
+    assert shop.table() == {1: "a", 2: "from 2"}
+
+
+TWINS = {  # keys that Arrow tells apart and the table does not
+    "double precision": (math.nan, math.nan, math.nan),
+    "jsonb": ('{"a":1}', '{"a": 1}', '{"a":1.0}'),
+}
+
+
+@pytest.mark.parametrize("merge", [UPSERT, DEDUPE, DELETING], ids=["upsert", "dedupe", "deletes"])
+@pytest.mark.parametrize("kind", TWINS)
+def test_of_keys_that_only_the_table_takes_for_the_same_the_right_one_wins(
+    keyed: Maker, kind: str, merge: Merge
+) -> None:
+    """Two of them could go two ways: the one straight into the table, the other to be merged before it."""
+    merge = replace(merge, key=("v",))
+    values = pa.float64() if kind == "double precision" else pa.string()
+    shop = keyed(merge, provenance=merge.deletes, values=values)
+    shop.sql(f"ALTER TABLE {{}} ALTER v TYPE {kind} USING v::text::{kind}")
+    shop.settings = replace(shop.settings, columns=read_columns(shop.connection, shop.name))
+    shop.store = shop.another_store()
+    one, two, three = TWINS[kind]
+    rows = shop.rows(0, 0, [(1, one), (2, two), (3, two), (4, three)])
+    if merge.deletes:
+        mark = pa.array([False, True])
+        rows = shop.rows(0, 0, [(1, one), (2, two)]).drop_columns([TOMBSTONE.name]).append_column(TOMBSTONE.name, mark)
+    shop.store.write(shop.batch(0, 0, rows))
+    last = {Mode.UPSERT: [(4,)], Mode.DEDUPE: [(1,)]}[merge.mode]
+    assert shop.sql("SELECT id FROM {}") == ([] if merge.deletes else last)
 
 
 EVENTS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from("abcdef")), min_size=1, max_size=12)
@@ -324,3 +371,22 @@ def test_order_by_ends_the_same_in_whatever_order_two_partitions_come(
         for offset, event in enumerate(numbered(both[partition]))
     )
     assert shop.table() == {key: value for *_, key, value in ranked}
+
+
+KEYS = st.lists(st.integers(0, 500), min_size=8, max_size=20, unique=True)
+DELETED = st.lists(st.integers(0, 99), min_size=1, max_size=3)  # which of the keys before
+
+
+@given(changes=st.lists(st.tuples(KEYS, DELETED), min_size=2, max_size=4), sample=st.integers(1, 3))
+@thorough
+def test_deletes_among_inserts_end_as_one_after_the_other(
+    keyed: Maker, monkeypatch: pytest.MonkeyPatch, changes: list[tuple[list[int], list[int]]], sample: int
+) -> None:
+    """With samples so small that they are mostly wrong."""
+    monkeypatch.setattr(sieve, "SAMPLE", sample)
+    shop, events = keyed(DELETING), list[Event]()
+    for keys, deleted in changes:
+        start, known = len(events), [key for key, _ in events] or [0]
+        events += [*((key, "new") for key in keys), *((known[pick % len(known)], None) for pick in deleted)]
+        shop.write(start, events[start:])
+    assert shop.table() == {key: value for key, value in dict(events).items() if value is not None}

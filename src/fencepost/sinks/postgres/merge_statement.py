@@ -63,12 +63,12 @@ class MergeStatement:
         )
 
     def _actions(self) -> Iterable[sql.Composable]:
-        mark = sql.Identifier("s", TOMBSTONE.name)
+        mark = sql.SQL("{} IS TRUE").format(sql.Identifier("s", TOMBSTONE.name))  # a row that knows no event has none
         if self.merge.deletes:
             yield sql.SQL("WHEN MATCHED AND {} AND {} THEN DELETE").format(mark, self._may_replace())
         if self.merge.mode is Mode.UPSERT:
             yield sql.SQL("WHEN MATCHED AND {} THEN {}").format(self._may_replace(), self._update())
-        there = sql.SQL(" AND NOT {}").format(mark) if self.merge.deletes else sql.SQL("")
+        there = sql.SQL(" AND NOT ({})").format(mark) if self.merge.deletes else sql.SQL("")
         yield sql.SQL("WHEN NOT MATCHED{} THEN INSERT ({}) VALUES ({})").format(
             there, _list(self._names()), _list(self._names(), "s")
         )

@@ -153,16 +153,13 @@ class Merging:
 
         False where anything was in the way: then all rows are staged, and the transaction is begun anew.
         """
-        landing = fresh
-        if self._merge.deletes:  # a key without a row has nothing to delete
-            landing = fresh.filter(pc.invert(fresh.column(TOMBSTONE.name))).drop_columns([TOMBSTONE.name])
+        landing = fresh.drop_columns([TOMBSTONE.name]) if self._merge.deletes else fresh
         try:
             with translated(f"merge rows into {self._table!r}"):
                 self._prepare(connection, alone=False)
                 if self._staged:
                     connection.execute(self._statement.text())
-                if landing.num_rows:
-                    Copier(connection, self._table, self._target).copy(landing)
+                Copier(connection, self._table, self._target).copy(landing)
             return True
         except (Refused, Unreachable) as trouble:
             if isinstance(trouble, Unreachable) and not isinstance(trouble.__cause__, CONFLICTS):

@@ -1,6 +1,8 @@
 """Which rows of a span have keys that are new to the table: those need no merge, and COPY takes them fastest.
 
-What is found here may be wrong a moment later; the table's unique index tells.
+What is found here may be wrong a moment later; the table's unique index tells. It tells nothing of a delete, so a
+tombstone is never new. And rows of one key must not go two ways: where Arrow may tell keys apart that the table takes
+for the same, nothing is looked for.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from psycopg import sql
 
 from fencepost.errors import Refused
 from fencepost.model import Merge, Mode
-from fencepost.sinks.postgres.columns import Column
+from fencepost.sinks.postgres.columns import TOMBSTONE, Column
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import same
 from fencepost.sinks.postgres.session import Connection, table_name, transaction, translated
@@ -25,6 +27,29 @@ NUMBER, NUMBER_TYPE = Column("_fencepost_row", "integer"), pa.int32()
 SAMPLE = 256  # keys that are looked up first
 MANY = 0.4  # where more are known than this, looking up all of them costs more than it saves
 LONGEST_PAUSE = 15  # spans: updates need no look, yet what comes may change
+
+# Types whose values are the same for PostgreSQL exactly where they are for Arrow: NaN and JSON, for example, are not.
+ALIKE = """
+SELECT pg_catalog.bool_and(typname = ANY (%s) AND (attcollation = 0 OR collisdeterministic))
+FROM pg_catalog.pg_attribute
+JOIN pg_catalog.pg_type AS t ON t.oid = atttypid AND typnamespace = 'pg_catalog'::pg_catalog.regnamespace
+LEFT JOIN pg_catalog.pg_collation AS c ON c.oid = attcollation
+WHERE attrelid = pg_catalog.to_regclass(%s) AND attname = ANY (%s)
+HAVING pg_catalog.count(*) = %s
+"""
+ALIKE_TYPES = [
+    "bool",
+    "int2",
+    "int4",
+    "int8",
+    "numeric",
+    "bytea",
+    "date",
+    "timestamp",
+    "timestamptz",
+    "text",
+    "varchar",
+]
 
 # A key at a time through the index: other joins would read the whole table.
 BY_INDEX = """
@@ -47,6 +72,7 @@ class Sieve:
         self._merge = merge
         self._columns = [column for name in merge.key for column in columns if column.name == name]
         self._trusting = True  # a sample without a known key speaks for the span
+        self._alike: bool | None = None  # does Arrow take the same keys for equal as the table? Asked once
         self._pause = self._rest = 0  # spans that are merged without a look, and how many of them are left
 
     def distrust(self) -> None:
@@ -55,8 +81,8 @@ class Sieve:
 
     def sift(self, connection: Connection, parts: Sequence[pa.RecordBatch]) -> Sifted:
         """Outside of any transaction. Dedupe has no use for known keys: those rows are in neither part."""
-        if self._rest:
-            self._rest -= 1
+        if self._rest or not self._tells_alike(connection):
+            self._rest = max(self._rest - 1, 0)
             return Sifted(None, parts)
         rows = pa.concat_batches(parts)
         keys = rows.select(list(self._merge.key))
@@ -71,9 +97,20 @@ class Sieve:
             return Sifted(None, parts)
         self._pause = 0
         fresh = pc.and_not(_single(keys), known)
+        if self._merge.deletes:
+            fresh = pc.and_not(fresh, pc.fill_null(rows.column(TOMBSTONE.name).take(order), False))
         others = pc.invert(pc.or_(fresh, known) if self._merge.mode is Mode.DEDUPE else fresh)
         straight, staged = (rows.take(order.filter(chosen)) for chosen in (fresh, others))
         return Sifted(straight if straight.num_rows else None, [staged] if staged.num_rows else [])
+
+    def _tells_alike(self, connection: Connection) -> bool:
+        if self._alike is None:
+            with translated(f"look at the key of {self._table!r}"):
+                place = table_name(self._table).as_string(connection)
+                key = list(self._merge.key)
+                found = connection.execute(ALIKE, (ALIKE_TYPES, place, key, len(key))).fetchone()
+                self._alike = bool(found and found[0])
+        return self._alike
 
     def _known(self, connection: Connection, keys: pa.RecordBatch) -> pa.Array | None:
         """Of each key whether the table has it; None where it has so many that all rows had better be merged."""
