@@ -83,6 +83,15 @@ def test_the_page_needs_nothing_else_and_lets_no_id_in_as_markup(tmp_path: Path)
     assert write_page(audit_of(bad), "orders", tmp_path / "report").read_text() == render(audit_of(bad), "orders")
 
 
+def test_the_strip_shows_a_hole_at_the_first_offset_and_one_before_it() -> None:
+    page = render(audit_of(Finding(Anomaly.LOST_BEFORE_SINK, None, "orders", 0, 0)), "orders")
+    assert '<rect x="0" width="1" height="1" fill="#c62828"/>' in page
+    part = {"topic": "orders", "partition": 0, "from": 50, "to": 100, "end": 100, "waiting": 0}
+    older = Audit(Guarantee.EXACTLY_ONCE, "python", [Hop("log to sink", "provenance")], [part])
+    older.hops[0].add([Finding(Anomaly.SPAN_GAP, None, "orders", 0, 10)])
+    assert 'x="-' not in render(older, "orders")
+
+
 def test_a_report_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Usage, match="cannot be written"):

@@ -91,7 +91,8 @@ def _strip(part: dict[str, Any], findings: list[Finding]) -> str:
     first, until, end = part["from"], part["to"], max(part["end"] or 0, part["to"])
     width = max(end - first, 1)
     compared = CELLS * (until - first) / width
-    cells = {min(int(CELLS * (one.offset - first) / width), CELLS - 1): _kind(one) for one in findings if one.offset}
+    places = [(one, one.offset) for one in findings if one.offset is not None]
+    cells = {max(min(int(CELLS * (at - first) / width), CELLS - 1), 0): _kind(one) for one, at in places}
     marks = "".join(
         f'<rect x="{cell}" width="1" height="1" fill="{_COLOURS[kind]}"/>' for cell, kind in sorted(cells.items())
     )

@@ -1,35 +1,28 @@
-"""What became of one event: from the sink's position in constant time, and on request from its row."""
+"""What became of one event: from the sink's position and the spans beside it, and on request from its row."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
 
+from fencepost.audit.fates import Carried, Fate, Look, Record, by_position, by_rows
 from fencepost.audit.readers import read_topic
 from fencepost.audit.scope import require_same_topics
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.positions import TopicReader
 from fencepost.errors import Usage
-from fencepost.model import EVENT_ID, Span, TopicPartition
+from fencepost.model import EVENT_ID, Mode, Span, TopicPartition
 from fencepost.sinks.postgres import dead
-from fencepost.sinks.postgres.reading import exists, has_columns, reader, stored_positions
+from fencepost.sinks.postgres.reading import another_had, exists, has_columns, reader, spans_over, stored_positions
 from fencepost.sinks.postgres.session import Connection, table_name, translated
 from fencepost.spec import PipelineSpec
 
+__all__ = ["Fate", "Receipt", "find_event", "receipt"]
 LOOK_EVERY = 0.1  # seconds, while somebody waits for the answer
-
-
-class Fate(StrEnum):
-    PROCESSED = "processed"  # the position is beyond it
-    WAITING = "waiting"  # the position is not there yet
-    LANDED = "landed"  # its row is in the sink
-    DEAD = "dead"  # it was put aside
-    FILTERED = "filtered"  # read, and no row came of it
-    GONE = "gone"  # nothing to be read there: aborted, compacted, or a marker
 
 
 @dataclass(frozen=True)
@@ -41,6 +34,7 @@ class Receipt:
     offset: int
     position: int | None  # None: the pipeline has never been there
     rows: int | None = None  # where they were looked up
+    note: str = ""
 
     @property
     def behind(self) -> int:
@@ -56,6 +50,7 @@ class Receipt:
             "position": self.position,
             "behind": self.behind,
             **({} if self.rows is None else {"rows": self.rows}),
+            **({"note": self.note} if self.note else {}),
         }
 
 
@@ -68,68 +63,115 @@ def receipt(
     TopicRecreated where the topic is another one now.
     """
     at = TopicPartition(spec.source.one(topic), partition)
-    _require_place(spec, at, offset)
+    log = _Log(spec, at, offset)
     deadline = time.monotonic() + wait
-    while (found := _from_position(spec, at, offset)).fate is Fate.WAITING and time.monotonic() < deadline:
+    while by_position(record := log.record())[0] is Fate.WAITING and time.monotonic() < deadline:
         time.sleep(LOOK_EVERY)
-    return _from_rows(spec, found) if check and found.fate is Fate.PROCESSED else found
+    look = _look(spec, at, record, log) if check else None
+    fate, note = by_rows(record, look) if look else by_position(record)
+    return Receipt(fate, at, offset, record.position, look.rows if look else None, note)
 
 
 def find_event(spec: PipelineSpec, id_: str, topic: str | None = None) -> tuple[TopicPartition, int]:
-    """Where the event with this id is. Reads the topic, or all of them: only the place is found without that."""
+    """Where the event with this id is. Reads the topic, or all of them: only the place is found without that.
+
+    An event whose transaction was aborted may have been sent again under its id: the committed one is meant.
+    """
     topics = [spec.source.one(topic)] if topic else spec.source.origins
-    for name in topics:
-        for record in read_topic(spec.kafka, name, None, committed=False):
-            if dict(record.headers() or ()).get(EVENT_ID) == id_.encode():
-                return TopicPartition(name, record.partition() or 0), record.offset() or 0
+    for committed in (True, False):
+        for name in topics:
+            for record in read_topic(spec.kafka, name, None, committed=committed):
+                if dict(record.headers() or ()).get(EVENT_ID) == id_.encode():
+                    return TopicPartition(name, record.partition() or 0), record.offset() or 0
     raise Usage(f"{', '.join(topics)}: no event there has the id {id_}", "was it sent, and is it still kept?")
 
 
-def _require_place(spec: PipelineSpec, at: TopicPartition, offset: int) -> None:
-    topic = TopicReader(Cluster(spec.kafka), at.topic)
-    options = spec.postgres
+class _Log:
+    """One place of a topic, and what the ledger holds about it."""
+
+    def __init__(self, spec: PipelineSpec, at: TopicPartition, offset: int) -> None:
+        """Raises Usage where there is no such place."""
+        self._spec = spec
+        self._at = at
+        self._offset = offset
+        self._topic = TopicReader(Cluster(spec.kafka), at.topic)
+        self._positions()  # is it the topic that the pipeline has read?
+        partitions = self._topic.require_same()
+        if at not in partitions:
+            raise Usage(f"topic {at.topic!r} has no partition {at.partition}", f"it has 0 to {len(partitions) - 1}")
+        first, ends = self._topic.bounds([at])
+        if not 0 <= offset < ends[at]:
+            raise Usage(f"{at} has no offset {offset}", f"it ends at {ends[at]}")
+        self.deleted = offset < first[at]
+
+    def record(self) -> Record:
+        """As it stands at one moment."""
+        options = self._spec.postgres
+        with reader(options.dsn or "") as connection:
+            positions = self._stored(connection)
+            where = (connection, options.ledger_schema, self._spec.name, self._at, self._offset)
+            spans = [Carried(Span(one.start_offset, one.end_offset), one.rows) for one in spans_over(*where)]
+            of_another = not spans and another_had(*where)
+        position = positions.get(self._at)
+        begins = True if position is not None else self._begins(positions)
+        return Record(self._offset, position, spans, begins, of_another)
+
+    def readable(self) -> tuple[bool, bool]:
+        """Is there a committed record, and is it a tombstone?"""
+        if self.deleted:
+            return False, False
+        there = Span(self._offset, self._offset + 1)
+        record = next(iter(read_topic(self._spec.kafka, self._at.topic, {self._at: there})), None)
+        return record is not None, record is not None and record.value() is None
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        with reader(self._spec.postgres.dsn or "") as connection:
+            return self._stored(connection)
+
+    def _stored(self, connection: Connection) -> dict[TopicPartition, int]:
+        stored = stored_positions(connection, self._spec.postgres.ledger_schema, self._spec.name)
+        require_same_topics(stored, self._topic)
+        return {TopicPartition(row.topic, row.partition): row.position for row in stored}
+
+    def _begins(self, positions: dict[TopicPartition, int]) -> bool | None:
+        """Will a first run read it? A partition that is added to a topic begins with its first record."""
+        start = self._spec.source.start
+        if start == "earliest" or any(at.topic == self._at.topic for at in positions):
+            return True
+        if start == "latest" or self._at not in (begins := self._topic.positions({}, start)):
+            return None
+        return True if self._offset >= begins[self._at] else None
+
+
+def _look(spec: PipelineSpec, at: TopicPartition, record: Record, log: _Log) -> Look:
+    options, place = spec.postgres, Span(record.offset, record.offset + 1)
     with reader(options.dsn or "") as connection:
-        require_same_topics(stored_positions(connection, options.ledger_schema, spec.name), topic)
-    partitions = topic.require_same()
-    if at not in partitions:
-        raise Usage(f"topic {at.topic!r} has no partition {at.partition}", f"it has 0 to {len(partitions) - 1}")
-    end = topic.ends([at])[at]
-    if not 0 <= offset < end:
-        raise Usage(f"{at} has no offset {offset}", f"it ends at {end}")
-
-
-def _from_position(spec: PipelineSpec, at: TopicPartition, offset: int) -> Receipt:
-    options = spec.postgres
-    with reader(options.dsn or "") as connection:
-        stored = stored_positions(connection, options.ledger_schema, spec.name)
-    position = {TopicPartition(row.topic, row.partition): row.position for row in stored}.get(at)
-    done = position is not None and position > offset
-    return Receipt(Fate.PROCESSED if done else Fate.WAITING, at, offset, position)
-
-
-def _from_rows(spec: PipelineSpec, found: Receipt) -> Receipt:
-    options = spec.postgres
-    with reader(options.dsn or "") as connection:
-        if not has_columns(connection, options.table, "_topic", "_partition", "_offset"):
+        if not has_columns(connection, options.table, *_PLACE):
             raise Usage(
                 f"the rows of {options.table!r} do not know where they came from",
                 "carry the column _from through the transform, and leave provenance on",
             )
-        rows = _count(connection, options.table, ("_topic", "_partition", "_offset"), found)
-        if rows:
-            return replace(found, fate=Fate.LANDED, rows=rows)
+        rows = _count(connection, options.table, _PLACE, at, place)
         aside = dead.table_for(options.table)
-        if exists(connection, *aside.split(".")) and _count(connection, aside, ("topic", "partition", "offset"), found):
-            return replace(found, fate=Fate.DEAD, rows=0)
-    there = Span(found.offset, found.offset + 1)
-    readable = any(read_topic(spec.kafka, found.partition.topic, {found.partition: there}))
-    return replace(found, fate=Fate.FILTERED if readable else Fate.GONE, rows=0)
+        letters = not rows and exists(connection, *aside.split("."))
+        put_aside = letters and _count(connection, aside, ("topic", "partition", "offset"), at, place) > 0
+        in_span = None
+        if not rows and not put_aside and options.mode is Mode.APPEND and len(record.carried) == 1:
+            in_span = _count(connection, options.table, _PLACE, at, record.carried[0].span)
+    readable, tombstone = (False, False) if rows or put_aside else log.readable()
+    return Look(rows, put_aside, readable, tombstone, options.mode, in_span)
 
 
-def _count(connection: Connection, table: str, columns: tuple[str, str, str], found: Receipt) -> int:
-    query = sql.SQL("SELECT count(*) FROM {} WHERE {} = %s AND {} = %s AND {} = %s").format(
-        table_name(table), *map(sql.Identifier, columns)
+_PLACE = ("_topic", "_partition", "_offset")
+
+
+def _count(connection: Connection, table: str, columns: Sequence[str], at: TopicPartition, span: Span) -> int:
+    """Rows of these offsets. Values as literals: with parameters the driver would look for them in the table's name."""
+    values = map(sql.Literal, (*at, span.start, span.end))
+    topic, partition, offset = map(sql.Identifier, columns)
+    query = sql.SQL("SELECT pg_catalog.count(*) FROM {} WHERE {} = {} AND {} = {} AND {} >= {} AND {} < {}").format(
+        table_name(table), topic, next(values), partition, next(values), offset, next(values), offset, next(values)
     )
     with translated(f"read table {table!r}"):
-        (count,) = connection.execute(query, (*found.partition, found.offset)).fetchone() or (0,)
+        (count,) = connection.execute(query).fetchone() or (0,)
     return int(count)

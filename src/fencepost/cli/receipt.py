@@ -23,11 +23,13 @@ def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     spec: SpecOption = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Say what became of one event: processed or waiting, from the sink's position, without a scan.
+    """Say what became of one event: processed, skipped or waiting, from the sink's position, without a scan.
 
-    With --check: landed, dead, filtered or gone. Ends with 0; with 1 when it is dead or gone, with 5 while it waits.
+    With --check: landed, dead, filtered or gone. Ends with 0; with 1 when it is skipped, dead or gone; with 5 while it
+    waits, and where that is not known.
     """
-    from fencepost.audit.receipts import Fate, find_event
+    from fencepost.audit.fates import Fate
+    from fencepost.audit.receipts import find_event
     from fencepost.audit.receipts import receipt as ask
 
     pipeline = pipeline_spec(spec)
@@ -40,8 +42,9 @@ def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
         emit_json(found.as_json())
     else:
         behind = f": {found.behind:,} offsets to go" if found.fate is Fate.WAITING else ""
-        say(f"{found.partition} {found.offset}: {found.fate}{behind}")
-    if found.fate in (Fate.DEAD, Fate.GONE):
+        note = f" ({found.note})" if found.note else ""
+        say(f"{found.partition} {found.offset}: {found.fate}{behind}{note}")
+    if found.fate in (Fate.DEAD, Fate.GONE, Fate.SKIPPED):
         raise typer.Exit(1)
-    if found.fate is Fate.WAITING:
+    if found.fate in (Fate.WAITING, Fate.UNKNOWN):
         raise typer.Exit(5)

@@ -355,6 +355,16 @@ def renew(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> Ten
     return Tenure(tenure.pipeline, run, tenure.epoch, positions)
 
 
+# A topic that was deleted and made anew has other records at the same offsets: what was carried is kept beside.
+_SET_ASIDE = """
+UPDATE {schema}.spans AS span SET topic = span.topic || '@' || held.topic_id
+FROM (SELECT DISTINCT topic, topic_id FROM {schema}.positions WHERE pipeline = %(pipeline)s) AS held
+JOIN ROWS FROM (pg_catalog.unnest(%(topics)s::text[]), pg_catalog.unnest(%(topic_ids)s::text[]))
+    AS now (topic, topic_id) USING (topic)
+WHERE span.pipeline = %(pipeline)s AND span.topic = held.topic AND held.topic_id <> now.topic_id
+"""
+
+
 def set_positions(connection: Connection, schema: str, tenure: Tenure, topic_ids: Mapping[str, str]) -> None:
     """Inside the caller's transaction: these positions and no others of their topics, owned by nobody.
 
@@ -362,6 +372,8 @@ def set_positions(connection: Connection, schema: str, tenure: Tenure, topic_ids
     """
     with translated("set the positions"):
         epoch = _next_epoch(connection, schema, tenure.pipeline)
+        ids = {"topics": list(topic_ids), "topic_ids": list(topic_ids.values()), "pipeline": tenure.pipeline}
+        connection.execute(statement(_SET_ASIDE, schema), ids)
         delete = statement("DELETE FROM {schema}.positions WHERE pipeline = %s AND topic = ANY(%s)", schema)
         connection.execute(delete, (tenure.pipeline, list({at.topic for at in tenure.positions})))
         _store(connection, schema, Tenure(tenure.pipeline, tenure.run, epoch, tenure.positions), topic_ids, _OWN)

@@ -13,6 +13,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
+from fencepost.model import TopicPartition
 from fencepost.sinks.postgres.session import KEEPALIVE, Connection, require_dsn, statement, table_name, translated
 from fencepost.sinks.postgres.table import read_columns
 
@@ -122,6 +123,33 @@ def stored_spans(connection: Connection, schema: str, pipeline: str) -> list[Sto
     )
     with translated("read the spans"), connection.cursor(row_factory=class_row(StoredSpan)) as cursor:
         return cursor.execute(query, (pipeline,)).fetchall()
+
+
+def spans_over(connection: Connection, schema: str, pipeline: str, at: TopicPartition, offset: int) -> list[StoredSpan]:
+    """What covered this offset of the topic that there is now."""
+    if not exists(connection, schema, "spans"):
+        return []
+    query = statement(
+        "SELECT topic, partition, start_offset, end_offset, rows, dead, landed_at FROM {schema}.spans "
+        "WHERE pipeline = %s AND topic = %s AND partition = %s AND start_offset <= %s AND end_offset > %s ORDER BY id",
+        schema,
+    )
+    with translated("read the spans"), connection.cursor(row_factory=class_row(StoredSpan)) as cursor:
+        return cursor.execute(query, (pipeline, *at, offset, offset)).fetchall()
+
+
+def another_had(connection: Connection, schema: str, pipeline: str, at: TopicPartition, offset: int) -> bool:
+    """Was this offset carried of a topic of the same name that was deleted since? Its spans are kept as `topic@id`."""
+    if not exists(connection, schema, "spans"):
+        return False
+    query = statement(
+        "SELECT EXISTS (SELECT 1 FROM {schema}.spans WHERE pipeline = %s AND pg_catalog.starts_with(topic, %s) "
+        "AND partition = %s AND start_offset <= %s AND end_offset > %s)",
+        schema,
+    )
+    with translated("read the spans"):
+        found = connection.execute(query, (pipeline, f"{at.topic}@", at.partition, offset, offset)).fetchone()
+    return bool(found and found[0])
 
 
 @dataclass(frozen=True)

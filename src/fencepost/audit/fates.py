@@ -1,0 +1,108 @@
+"""What became of an event, told from what is on record. Pure.
+
+A record below the position was carried only where a commit's span covers it: positions are also set by hand, begin
+where `source.start` says, and are moved over records that were gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fencepost.model import Mode, Span
+
+
+class Fate(StrEnum):
+    PROCESSED = "processed"  # a commit carried it: what came of it is in the sink, or put aside
+    WAITING = "waiting"  # the position is not there yet
+    LANDED = "landed"  # its row is in the sink
+    DEAD = "dead"  # it was put aside
+    FILTERED = "filtered"  # read, and no row came of it
+    NO_ROW = "no-row"  # read, and its key's row is another event's, or there is none: upsert and dedupe do not tell
+    GONE = "gone"  # nothing to be read there: aborted, compacted, deleted, or a marker
+    SKIPPED = "skipped"  # the position went past it, and no commit carried it
+    UNKNOWN = "unknown"  # what is on record does not tell
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What a commit says about the offsets that it covered."""
+
+    span: Span
+    rows: int | None  # None: the position moved, and nobody noted what was written
+
+
+@dataclass(frozen=True)
+class Record:
+    """Everything that the ledger holds about one offset."""
+
+    offset: int
+    position: int | None  # None: the pipeline has never been there
+    carried: Sequence[Carried] = ()  # the commits that covered it
+    begins: bool | None = True  # will a pipeline that has not been there read it? None: that is decided when it begins
+    of_another: bool = False  # a topic of the same name, which was deleted, had this offset too, and it was carried
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found where rows and records are looked up."""
+
+    rows: int  # that came of it
+    dead: bool = False
+    readable: bool = False  # is there a committed record?
+    tombstone: bool = False
+    mode: Mode = Mode.APPEND
+    in_span: int | None = None  # rows that came of the span that covers it; None: not counted
+
+
+Answer = tuple[Fate, str]
+"""The fate, and what there is to say about it."""
+
+_UNCOUNTED = (
+    "its position moved and no commit says what was written: at-most-once, or records that were gone before they "
+    "were read"
+)
+_BEFORE_ROWS = "no row; at-most-once moves the position first, so it may be filtered or lost"
+_SET_BACK = "it was carried before, and the position was set back"
+
+
+def by_position(at: Record) -> Answer:
+    """Without a look at the rows."""
+    if at.position is None and at.begins is not True:
+        return Fate.UNKNOWN, "the pipeline has not begun, and where it will is decided then"
+    if at.position is None or at.offset >= at.position:
+        return Fate.WAITING, _SET_BACK if at.carried else ""
+    if any(one.rows is not None for one in at.carried):
+        return Fate.PROCESSED, ""
+    if at.carried:
+        return Fate.UNKNOWN, _UNCOUNTED
+    return Fate.SKIPPED, "no commit carried it"
+
+
+def by_rows(at: Record, look: Look) -> Answer:
+    """With one. A row that is there is there, whatever the position says."""
+    fate, note = by_position(at)
+    if look.rows:
+        if at.of_another and not at.carried:
+            return Fate.UNKNOWN, "there is a row, and it may be of the topic of this name that was deleted"
+        return Fate.LANDED, ""
+    if look.dead:
+        return Fate.DEAD, ""
+    if fate is Fate.UNKNOWN and at.carried and look.readable:
+        return fate, _BEFORE_ROWS
+    if fate is not Fate.PROCESSED:
+        return fate, note
+    return _without_row(at, look)
+
+
+def _without_row(at: Record, look: Look) -> Answer:
+    """Carried, and nothing is there of it."""
+    if not look.readable:
+        return Fate.GONE, ""
+    if look.mode is not Mode.APPEND:
+        return Fate.NO_ROW, "a tombstone" if look.tombstone else "replaced by another event of its key, or filtered"
+    if len(at.carried) == 1 and look.in_span is not None and look.in_span < (at.carried[0].rows or 0):
+        missing = (at.carried[0].rows or 0) - look.in_span
+        return Fate.UNKNOWN, f"filtered or lost: {missing:,} rows of its commit are missing; see `fencepost audit`"
+    return Fate.FILTERED, ""

@@ -1,0 +1,87 @@
+"""What may be said of an event: processed or filtered only where a commit carried it and said what it wrote."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.audit.fates import Carried, Fate, Look, Record, by_position, by_rows
+from fencepost.model import Mode, Span
+
+WRITTEN, UNCOUNTED = Carried(Span(0, 10), 10), Carried(Span(0, 10), None)
+CARRIED = Record(5, 10, [WRITTEN])
+THERE = Look(rows=0, readable=True, in_span=10)
+
+
+@pytest.mark.parametrize(
+    ("record", "fate"),
+    [
+        (CARRIED, Fate.PROCESSED),
+        (Record(10, 10), Fate.WAITING),
+        (Record(5, None), Fate.WAITING),
+        (Record(5, None, begins=None), Fate.UNKNOWN),  # start: latest, and it has not begun
+        (Record(5, 10), Fate.SKIPPED),  # positions set, or begun behind it
+        (Record(5, 10, [UNCOUNTED]), Fate.UNKNOWN),  # at-most-once, or gone before it was read
+        (Record(5, 10, [UNCOUNTED, WRITTEN]), Fate.PROCESSED),  # read again under another word
+        (Record(5, 3, [WRITTEN]), Fate.WAITING),  # set back
+    ],
+)
+def test_the_position_alone(record: Record, fate: Fate) -> None:
+    assert by_position(record)[0] is fate
+
+
+@pytest.mark.parametrize(
+    ("look", "fate"),
+    [
+        (THERE, Fate.FILTERED),
+        (Look(rows=1), Fate.LANDED),
+        (Look(rows=0, dead=True), Fate.DEAD),
+        (Look(rows=0), Fate.GONE),
+        (replace(THERE, in_span=9), Fate.UNKNOWN),  # somebody took a row of its commit away
+        (replace(THERE, mode=Mode.UPSERT), Fate.NO_ROW),
+        (replace(THERE, mode=Mode.DEDUPE), Fate.NO_ROW),
+    ],
+)
+def test_a_look_at_what_was_carried(look: Look, fate: Fate) -> None:
+    assert by_rows(CARRIED, look)[0] is fate
+
+
+@pytest.mark.parametrize("record", [Record(5, 10), Record(5, 10, [UNCOUNTED]), Record(12, 10)])
+def test_a_record_without_a_row_that_nobody_is_known_to_have_carried_keeps_its_fate(record: Record) -> None:
+    assert by_rows(record, THERE)[0] is by_position(record)[0]
+
+
+def test_a_row_at_the_place_of_a_topic_that_was_deleted_proves_nothing() -> None:
+    assert by_rows(Record(5, 10, of_another=True), Look(rows=1))[0] is Fate.UNKNOWN
+    assert by_rows(replace(CARRIED, of_another=True), Look(rows=1))[0] is Fate.LANDED
+
+
+CARRIES = st.builds(
+    lambda start, size, rows: Carried(Span(start, start + size), rows),
+    st.integers(0, 9),
+    st.integers(1, 9),
+    st.none() | st.integers(0, 9),
+)
+
+
+@given(
+    st.integers(0, 12),
+    st.none() | st.integers(0, 12),
+    st.lists(CARRIES, max_size=3),
+    st.builds(
+        Look, st.integers(0, 2), st.booleans(), st.booleans(), st.booleans(), st.sampled_from(Mode), st.integers(0, 9)
+    ),
+)
+def test_nothing_that_was_never_carried_is_called_processed_or_filtered(
+    offset: int, position: int | None, spans: list[Carried], look: Look
+) -> None:
+    over = [one for one in spans if one.span.start <= offset < one.span.end]
+    record = Record(offset, position, over)
+    said = {by_position(record)[0], by_rows(record, look)[0]}
+    if not any(one.rows is not None for one in over):
+        assert not said & {Fate.PROCESSED, Fate.FILTERED, Fate.NO_ROW, Fate.GONE}
+    if position is not None and offset < position:
+        assert Fate.WAITING not in said
