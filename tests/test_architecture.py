@@ -16,6 +16,7 @@ ALLOWED = {
     "model": set(),
     "outcome": set(),
     "halving": set(),
+    "visible": set(),
     "errors": {"guarantee"},  # for a type only
     "patience": {"errors"},
     "delivery": CORE,
@@ -24,7 +25,7 @@ ALLOWED = {
     "spec": CORE,
     "gaps": {"model", "news", "delivery", "cluster"},
     "transforms": {"errors"},
-    "machine": {"errors"},
+    "machine": {"errors", "visible"},
     "cluster": CORE | {"rules"},
     "producing": CORE | {"rules", "cluster", "outcome", "halving"},
     "ledgers": CORE | {"delivery"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -112,3 +113,20 @@ def test_into_a_table_and_into_a_topic_without_a_file(group: Group) -> None:
     landed = [int(bytes(value)) for (value,) in group.sql(f"SELECT value FROM {table}")]
     relayed = [int(record.value() or b"") for record in read_committed(group.kafka, f"{group.name}-out")]
     assert sorted(landed) == sorted(relayed) == list(range(20))
+
+
+def test_a_reader_that_goes_away_ends_it_quietly_and_moves_no_position(group: Group) -> None:
+    """Also an output that is full: the handler is not to blame, and what nobody read is read again."""
+    group.produce(range(20))
+
+    def consume(into: str) -> subprocess.CompletedProcess[str]:
+        line = f"{shlex.join(words(group, '--once'))} {into}; exit ${{PIPESTATUS[0]}}"
+        return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)  # noqa: S607
+
+    gone = consume("| true")
+    assert (gone.returncode, gone.stderr) == (141, "")
+    full = consume("> /dev/full")
+    assert (full.returncode, full.stderr.count("\n")) == (3, 1)
+    assert full.stderr.startswith("fencepost: standard output cannot be written: No space left on device")
+    again = consume("")
+    assert sorted(int(json.loads(line)["value"]) for line in again.stdout.splitlines()) == list(range(20))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
@@ -26,10 +30,26 @@ from fencepost.cli import (
     stack,
     topic,
 )
-from fencepost.cli.output import note
+from fencepost.cli.output import complain, say
+from fencepost.cli.streams import ReaderGone, guard_streams
 from fencepost.errors import FencepostError
 
 INTERRUPTED = 130
+UNFORESEEN, UNDECIDED = 6, 5
+PACKAGE = Path(__file__).parents[1]
+_LONGEST = 300  # characters of an unforeseen exception's own words
+_UsageError = typer.BadParameter.__base__ or typer.BadParameter  # typer gives it no name of its own
+
+
+@dataclass
+class _Asked:
+    """What main must know of the command that it ran."""
+
+    command: str = ""
+    debug: bool = False
+
+
+_asked = _Asked()
 
 
 class Commands(TyperGroup):
@@ -39,8 +59,10 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            note("fencepost: interrupted")
+            complain("interrupted")
             raise typer.Exit(INTERRUPTED) from None
+        finally:
+            _asked.command = ctx.invoked_subcommand or ""
 
 
 app = typer.Typer(
@@ -73,8 +95,12 @@ app.command()(doctor.doctor)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"fencepost {__version__}")
+        say(f"fencepost {__version__}")
         raise typer.Exit
+
+
+def _set_debug(wanted: bool) -> None:
+    _asked.debug = wanted
 
 
 @app.callback()
@@ -82,17 +108,71 @@ def _root(
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
+    _debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            envvar="FENCEPOST_DEBUG",
+            callback=_set_debug,
+            help="Show the traceback of an error; before the command.",
+        ),
+    ] = False,
 ) -> None:
     """Options that every command has."""
 
 
-def main() -> None:
-    """Run a command; every error that we know ends in one line and its own exit code."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; every error ends in one line and its own exit code, one that nobody foresaw too."""
+    guard_streams()
+    _asked.command, _asked.debug = "", False
     try:
-        app(standalone_mode=True)
-    except FencepostError as error:
-        note(f"fencepost: {error}")
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(INTERRUPTED)
+        code = app(args=arguments, standalone_mode=False)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        complain("interrupted")
+        code = INTERRUPTED
+    except Exception as error:  # noqa: BLE001 (the last place: what comes here is told, with a code of its own)
+        code = _told(error)
+    sys.exit(code)
+
+
+def _told(error: Exception) -> int:
+    """Say it, and how to end."""
+    if isinstance(error, typer.Abort) and isinstance(error.__cause__, EOFError):
+        error = error.__cause__  # typer takes any end of a file for a person who gave no answer
+    if _asked.debug and not isinstance(error, ReaderGone):
+        sys.stderr.write("".join(traceback.format_exception(error)))
+    if isinstance(error, FencepostError):
+        if not isinstance(error, ReaderGone):
+            complain(str(error))
+        return error.exit_code
+    if isinstance(error, typer.Abort):
+        complain("stopped: no answer was given")
+        return 1
+    if isinstance(error, _UsageError):
+        return _told_usage(error)
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    shown = what if len(what) <= _LONGEST else f"{what[:_LONGEST]}..."
+    complain(
+        f"nobody foresaw this: {shown} ({_place(error.__traceback__)}): "
+        f"`fencepost --debug {_asked.command or 'COMMAND'} ...` shows the traceback; please report it"
+    )
+    return UNDECIDED if _asked.command == "audit" else UNFORESEEN
+
+
+def _told_usage(error: Any) -> int:
+    """What typer found wrong with the words of the command line; without any words it shows its help."""
+    path = error.ctx.command_path if error.ctx else "fencepost"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{error.format_message()}\n")
+    else:
+        complain(f"{error.format_message().strip().rstrip('.')} (see `{path} --help`)")
+    return int(error.exit_code)
+
+
+def _place(trace: TracebackType | None) -> str:
+    """The innermost line of ours."""
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(trace)]
+    ours = [(path, line) for path, line in frames if path.is_relative_to(PACKAGE)] or frames
+    path, line = ours[-1] if ours else (PACKAGE, 0)
+    return f"{path.relative_to(PACKAGE.parent) if path.is_relative_to(PACKAGE) else path}:{line}"

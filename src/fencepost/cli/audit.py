@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.cli.connection import Connection, connected
-from fencepost.cli.offsets import parse_start
+from fencepost.cli.offsets import finite, parse_start
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
 from fencepost.cli.pipelines import SpecOption, local_dsn, pipeline_spec
 from fencepost.errors import Usage
@@ -95,7 +95,14 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     ] = EngineOption.AUTO,
     wait: Annotated[
         float | None,
-        typer.Option("--wait", metavar="SECONDS", min=0, help="Let the pipeline drain first.", rich_help_panel=_HOW),
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0,
+            callback=finite,
+            help="Let the pipeline drain first.",
+            rich_help_panel=_HOW,
+        ),
     ] = None,
     every: Annotated[
         str | None,
@@ -231,9 +238,12 @@ def _period(text: str) -> timedelta:
     from fencepost.spec import Seconds
 
     try:
-        return TypeAdapter(Seconds).validate_python(text)
-    except ValidationError:
-        raise Usage(f"--every {text}", "write a time such as 60s or 500ms") from None
+        period = TypeAdapter(Seconds).validate_python(text)
+    except (ValidationError, OverflowError):
+        period = timedelta()
+    if period <= timedelta():
+        raise Usage(f"--every {text}", "write a time such as 60s or 500ms")
+    return period
 
 
 def _go_on(request: AuditRequest, every: timedelta, output: OutputFormat) -> None:

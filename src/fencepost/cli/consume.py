@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import signal
 import sys
 from dataclasses import asdict
@@ -153,9 +154,12 @@ def _seconds(text: str) -> float:
     from fencepost.errors import Usage
 
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
-        raise Usage(f"--per {text}", "write record, batch, or a number of seconds") from None
+        seconds = math.nan
+    if not math.isfinite(seconds) or seconds < 0:
+        raise Usage(f"--per {text}", "write record, batch, or a number of seconds")
+    return seconds
 
 
 def _say_waiting(trouble: Exception, seconds: float) -> None:

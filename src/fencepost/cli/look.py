@@ -21,7 +21,8 @@ def status(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) ->
         return
     rows = [[at.topic, at.partition, at.position, at.end, at.lag, at.owner, at.epoch] for at in found.partitions]
     emit_table(["topic", "partition", "position", "end", "lag", "owner", "epoch"], rows)
-    say(f"\n{found.pipeline}, {found.guarantee}: lag {found.lag:,}")
+    say()
+    say(f"{found.pipeline}, {found.guarantee}: lag {found.lag:,}")
     if found.taken_out:
         say(f"not read any more, positions kept: {', '.join(found.taken_out)}")
     if found.rows is not None:

@@ -1,15 +1,26 @@
-"""How commands speak: people's text or JSON to stdout, progress and errors to stderr."""
+"""How commands speak: people's text or JSON to stdout, progress and errors to stderr.
+
+Everything that came from outside (events, names, files, the words of brokers and databases) passes through here, and
+no control character, markup or cut number gets through: text shows them as escapes, JSON is exact and plain ASCII.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
+
+from fencepost.visible import visible
+
+_GAP = "  "
 
 
 class OutputFormat(StrEnum):
@@ -23,28 +34,84 @@ console = Console(highlight=False, soft_wrap=True)
 progress_console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def say(text: str) -> None:
+def say(text: str = "") -> None:
     """A line of text for people, on stdout."""
-    console.print(text, markup=False)
+    _print(console, text)
 
 
 def note(text: str) -> None:
     """A line about progress, on stderr."""
-    progress_console.print(text, markup=False)
+    _print(progress_console, text)
+
+
+def complain(text: str) -> None:
+    """What a command ends with: one line on stderr, and one more, set in, for each line end in the message."""
+    for number, line in enumerate(f"fencepost: {text}".split("\n")):
+        note(f"  {line}" if number else line)
 
 
 def emit_json(value: Any) -> None:
-    """One JSON value on one line of stdout."""
-    sys.stdout.write(json.dumps(value, default=str) + "\n")
+    """One JSON value on one line of stdout: valid for every parser, and nothing in it steers a terminal."""
+    text = json.dumps(_plain(value), allow_nan=False).replace("\x7f", "\\u007f")
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def emit_table(columns: list[str], rows: list[list[Any]]) -> None:
-    """A plain table that is cut nowhere, so that it can be piped."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=True, overflow="ignore")
-    for row in rows:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
-    wide = Console(highlight=False, width=None if console.is_terminal else 1000)
-    wide.print(table, crop=False)
+    """A plain table that is cut nowhere. On a terminal that is too narrow for it: one field per line."""
+    heads = [visible(column) for column in columns]
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
+    wide = sum(widths) + len(_GAP) * (len(widths) - 1)
+    if cells and console.is_terminal and wide > console.width:
+        _emit_fields(heads, cells)
+        return
+    _print(console, _line(heads, widths), "bold")
+    for row in cells:
+        _print(console, _line(row, widths))
+
+
+def _emit_fields(heads: list[str], rows: list[list[str]]) -> None:
+    width = max(map(cell_len, heads))
+    for number, row in enumerate(rows):
+        if number:
+            say()
+        for head, value in zip(heads, row, strict=True):
+            say(f"{_padded(head, width)}{_GAP}{value}".rstrip())
+
+
+def _line(cells: list[str], widths: list[int]) -> str:
+    return _GAP.join(map(_padded, cells, widths)).rstrip()
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return visible(_hexadecimal(value) if isinstance(value, bytes | memoryview) else str(value))
+
+
+def _print(where: Console, text: str, style: str = "") -> None:
+    where.print(Text(visible(text), style), soft_wrap=True)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON knows; anything else as its text, as PostgreSQL would write it."""
+    if isinstance(value, str):
+        return str.__str__(value).encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_plain(key if isinstance(key, str) else str(key)): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return _plain(_hexadecimal(value) if isinstance(value, bytes | memoryview) else str(value))
+
+
+def _hexadecimal(value: bytes | memoryview) -> str:
+    return f"\\x{value.hex()}"

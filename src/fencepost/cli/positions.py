@@ -96,4 +96,5 @@ def _say(proposal: Repositioning) -> None:
     emit_table(["partition", "position", "becomes", "skips", "repeats"], rows)
     last = proposal.last_batch
     ago = f"{(datetime.now(UTC) - last).total_seconds():,.0f} s ago" if last else "never"
-    say(f"\n{proposal.skipped:,} offsets skipped, {proposal.repeated:,} read again; the last batch landed {ago}")
+    say()
+    say(f"{proposal.skipped:,} offsets skipped, {proposal.repeated:,} read again; the last batch landed {ago}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.cli.connection import Connection, connected
+from fencepost.cli.offsets import finite
 from fencepost.cli.output import FormatOption, OutputFormat, note
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
@@ -94,7 +95,9 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
     size: Annotated[
         int, typer.Option("--size", min=0, help="Filled up to so many bytes each.", rich_help_panel=_NUMBERS)
     ] = 0,
-    rate: Annotated[float, typer.Option("--rate", min=0, help="Events a second; 0: as fast as it goes.")] = 0,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0, callback=finite, help="Events a second; 0: as fast as it goes.")
+    ] = 0,
     batch: Annotated[
         int, typer.Option("--batch", min=1, help="Events in a transaction, or between two notes of the position.")
     ] = 200_000,

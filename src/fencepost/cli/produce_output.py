@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from fencepost.cli.output import emit_json, note, progress_console, say
+from fencepost.cli.output import complain, emit_json, note, progress_console, say
 from fencepost.errors import FencepostError
 from fencepost.guarantee import Guarantee
 from fencepost.producing.carrying import Carried, Carrier
@@ -53,7 +53,7 @@ class ProduceOutput:
         elif error is None:
             say(self._sentence(carried, run))
         if error is None and (carried.refused or skipped):
-            note(f"fencepost: {carried.refused} events were refused, {len(skipped)} broken lines skipped")
+            complain(f"{carried.refused} events were refused, {len(skipped)} broken lines skipped")
             raise typer.Exit(1)
 
     def _summary(self, run: Run, carried: Carried, skipped: int, error: FencepostError | None) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class ProduceOutput:
             yield lambda _carrier: None
             return
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TaskProgressColumn(),
             TextColumn(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fencepost.cli.offsets import finite
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
 from fencepost.errors import Usage
@@ -19,7 +20,9 @@ def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     offset: Annotated[int | None, typer.Option("--offset", min=0, help="Where the event is.")] = None,
     id_: Annotated[str | None, typer.Option("--id", help="Its id instead; the topics are read to find it.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Look its row up too.")] = False,
-    wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for it so long.")] = 0,
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, callback=finite, help="Wait for it so long.")
+    ] = 0,
     spec: SpecOption = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:

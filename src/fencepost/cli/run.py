@@ -50,7 +50,8 @@ def run(
             os._exit(INTERRUPTED)  # at once: the fence makes that safe
         signals.append(number)
         pipeline.stop()
-        note("\nfinishing the batch; Ctrl-C again ends at once" if number == signal.SIGINT else "finishing the batch")
+        listener.end()  # the line that moves ends here
+        note("finishing the batch" + ("; Ctrl-C again ends at once" if number == signal.SIGINT else ""))
 
     def listen(news: News) -> None:
         if isinstance(news, Started):  # Spark has put its own handlers in place by now

@@ -9,6 +9,7 @@ from typing import Any
 from fencepost.cli.output import emit_json, note, progress_console
 from fencepost.model import TopicPartition
 from fencepost.news import BatchDone, News, Skipped, Started, Waiting
+from fencepost.visible import visible
 
 
 class RunOutput:
@@ -51,7 +52,8 @@ class RunOutput:
         if self._as_json:
             return
         if progress_console.is_terminal:
-            progress_console.print(f"\r\x1b[2K{text}", end="", markup=False)
+            progress_console.file.write(f"\r\x1b[2K{visible(text)}")
+            progress_console.file.flush()
         else:
             note(text)
 

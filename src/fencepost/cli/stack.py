@@ -86,7 +86,9 @@ def _show(found: Status, output: OutputFormat) -> None:
         return
     emit_table(["process", "state", "port", "pid", "memory", "uptime", "leaders"], [_row(node) for node in found.nodes])
     if found.bootstrap_servers:
-        say(f"\nbootstrap.servers  {found.bootstrap_servers}\npostgres           {found.dsn}")
+        say()
+        say(f"bootstrap.servers  {found.bootstrap_servers}")
+        say(f"postgres           {found.dsn}")
 
 
 def _row(node: NodeStatus) -> list[object]:

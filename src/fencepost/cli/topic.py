@@ -11,6 +11,7 @@ import typer
 from fencepost.cli.connection import Connection, connected, pairs
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
 from fencepost.errors import Usage
+from fencepost.visible import visible
 
 if TYPE_CHECKING:
     from fencepost.cluster.topics import TopicDescription
@@ -153,7 +154,7 @@ def delete(
 def _confirm(found: TopicDescription) -> None:
     if not sys.stdin.isatty():
         raise Usage(f"deleting topic {found.topic} needs a yes, and nobody is there to give it", "add --yes")
-    typer.confirm(f"Delete {_headline(found)}, with all its records?", abort=True, err=True)
+    typer.confirm(f"Delete {visible(_headline(found))}, with all its records?", abort=True, err=True)
 
 
 def _headline(found: TopicDescription) -> str:

@@ -14,7 +14,8 @@ class Teller:
         self._start = monotonic()
 
     def chapter(self, title: str) -> None:
-        self._say(f"\n{title}")
+        self._say("")
+        self._say(title)
 
     def step(self, text: str) -> None:
         self._say(f"  {monotonic() - self._start:6.1f} s  {text}")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.errors import FencepostError, Unreachable
+from fencepost.visible import visible
 
 OLDEST = 17
 _REMEDY = (
@@ -119,7 +120,7 @@ def main() -> int:
     try:
         sys.stdout.write(f"{find()}\n")
     except FencepostError as error:
-        sys.stderr.write(f"fencepost: {error}\n")
+        sys.stderr.write(f"fencepost: {visible(str(error))}\n")
         return error.exit_code
     return 0
 

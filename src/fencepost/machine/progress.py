@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
+from fencepost.visible import visible
+
 Advance = Callable[[int], None]
 """Tells a bar how much is done by now."""
 
@@ -34,7 +36,7 @@ class Lines:
     """Plain lines on stderr: what a log file or a pipe gets."""
 
     def note(self, text: str) -> None:
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(visible(text) + "\n")
         sys.stderr.flush()
 
     @contextmanager
@@ -52,9 +54,14 @@ class Terminal(Lines):
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         with Bar(*columns, console=Console(stderr=True, highlight=False)) as shown:
-            task = shown.add_task(label, total=total)
+            task = shown.add_task(visible(label), total=total)
             yield lambda done: shown.update(task, completed=done)
 
 
