@@ -13,7 +13,7 @@ from fencepost.sinks.postgres import dead, ledger
 from fencepost.sinks.postgres.reading import exists
 from fencepost.sinks.postgres.rights import Kind, Rights, database_of, grant, place_of
 from fencepost.sinks.postgres.session import Connection, connect
-from fencepost.sinks.postgres.table import fit_columns, make_table
+from fencepost.sinks.postgres.table import fit_columns, located, make_table
 from fencepost.spec import OnError, PipelineSpec, PostgresOptions
 
 OWN_TABLES = ("pipelines", "positions", "spans")
@@ -39,24 +39,25 @@ def prepare(spec: PipelineSpec, role: str | None) -> Prepared:
     seen = trial(spec)
     require_key(options.merge, seen.columns.names, seen.provenance)
     with closing(connect(options.dsn or "")) as connection:
-        tables = [f"{options.ledger_schema}.{table}" for table in OWN_TABLES] + _targets(spec)
-        before = {table for table in tables if exists(connection, *table.split("."))}
+        target = located(connection, options.table)
+        places = {table: table for table in (f"{options.ledger_schema}.{own}" for own in OWN_TABLES)}
+        tables = places | dict(zip(_targets(spec, options.table), _targets(spec, target), strict=True))
+        before = {table for table, place in tables.items() if exists(connection, *place.split("."))}
         ledger.install(connection, options.ledger_schema)
-        columns, _ = fit_columns(connection, options.table, seen.columns, options.key)
-        make_table(connection, options.table, columns, options.key)
+        columns, _ = fit_columns(connection, target, seen.columns, options.key)
+        make_table(connection, target, columns, options.key)
         if spec.on_error is OnError.DEAD_LETTER:
-            make_table(connection, dead.table_for(options.table), dead.COLUMNS)
-        granted = grant(connection, role, _needed(connection, spec, seen)) if role else []
+            make_table(connection, dead.table_for(target), dead.COLUMNS)
+        granted = grant(connection, role, _needed(connection, spec, seen, target)) if role else []
     made = [table for table in tables if table not in before]
     return Prepared(spec.name, made, [table for table in tables if table in before], role, granted)
 
 
-def _targets(spec: PipelineSpec) -> list[str]:
-    table = spec.postgres.table
+def _targets(spec: PipelineSpec, table: str) -> list[str]:
     return [table, dead.table_for(table)] if spec.on_error is OnError.DEAD_LETTER else [table]
 
 
-def _needed(connection: Connection, spec: PipelineSpec, seen: Preview) -> Iterator[Rights]:
+def _needed(connection: Connection, spec: PipelineSpec, seen: Preview, table: str) -> Iterator[Rights]:
     """All that a run asks for, no more: docs/security.md has the same as a table."""
     options, schema = spec.postgres, spec.postgres.ledger_schema
     temporary = ("TEMPORARY",) if options.merge else ()
@@ -65,11 +66,11 @@ def _needed(connection: Connection, spec: PipelineSpec, seen: Preview) -> Iterat
     yield Rights(Kind.TABLE, (schema, "pipelines"), ("SELECT", "INSERT", "UPDATE"))
     yield Rights(Kind.TABLE, (schema, "positions"), ("SELECT", "INSERT", "UPDATE"))
     yield Rights(Kind.TABLE, (schema, "spans"), ("SELECT", "INSERT"))
-    target = place_of(connection, options.table)
+    target = place_of(connection, table)
     yield Rights(Kind.SCHEMA, target[:1], ("USAGE",))
     yield Rights(Kind.TABLE, target, _of_the_target(options))
     if spec.on_error is OnError.DEAD_LETTER:
-        yield Rights(Kind.TABLE, place_of(connection, dead.table_for(options.table)), ("INSERT",))
+        yield Rights(Kind.TABLE, place_of(connection, dead.table_for(table)), ("INSERT",))
 
 
 def _of_the_target(options: PostgresOptions) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from fencepost.guarantee import Anomaly
 from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.reading import exists, has_columns, pages, reader
 from fencepost.sinks.postgres.session import table_name, translated
+from fencepost.sinks.postgres.table import located
 
 PROVENANCE = ("_topic", "_partition", "_offset", "_n")
 _ONE_OF_A_KEY = """
@@ -194,13 +195,14 @@ class _Auditor:
         with reader(dsn) as connection:
             if not exists(connection, *table.split(".")):
                 raise Usage(f"there is no table {table!r}", "has the pipeline run?")
+            place = located(connection, table)
             provenance = has_columns(connection, table, *PROVENANCE)
             for column in filter(None, (request.id_column, request.payload)):
                 if not has_columns(connection, table, column):
                     raise Usage(f"table {table!r} has no column {column!r}")
-            query, size = _rows(request, provenance).as_string(connection), pages(connection, table)
-            aside = exists(connection, *dead.table_for(table).split("."))
-            dead_query = _dead(dead.table_for(table)).as_string(connection)
+            query, size = _rows(request, place, provenance).as_string(connection), pages(connection, place)
+            aside = exists(connection, *dead.table_for(place).split("."))
+            dead_query = _dead(dead.table_for(place)).as_string(connection)
         self._loader.table("landed", dsn, query, size)
         self._engine.view("sink", zoned("landed"))
         if aside:
@@ -211,7 +213,7 @@ class _Auditor:
         """Rows that do not know where they came from can only be counted, against what commits say that they wrote."""
         hop = Hop("log to sink", ROWS_PER_SPAN)
         with reader(self._request.dsn or "") as connection, translated("count the rows"):
-            count = sql.SQL("SELECT count(*) FROM {}").format(table_name(self._request.table or ""))
+            count = sql.SQL("SELECT pg_catalog.count(*) FROM {}").format(table_name(self._request.table or ""))
             (rows,) = connection.execute(count).fetchone() or (0,)
         said = [landed.rows for landed in self._scope.spans]
         if not said or None in said:
@@ -226,20 +228,22 @@ class _Auditor:
         return hop
 
 
-def _rows(request: AuditRequest, provenance: bool) -> sql.Composed:
-    nowhere = "NULL::text AS topic, NULL::integer AS part, NULL::bigint AS pos"
-    place, number = ("_topic AS topic, _partition AS part, _offset AS pos", "_n") if provenance else (nowhere, "0")
+def _rows(request: AuditRequest, table: str, provenance: bool) -> sql.Composed:
+    nowhere = "NULL::pg_catalog.text AS topic, NULL::integer AS part, NULL::bigint AS pos"
+    known = "_topic::pg_catalog.text AS topic, _partition::integer AS part, _offset::bigint AS pos"
+    place, number = (known, "_n::integer") if provenance else (nowhere, "0")
     id_: sql.Composable = sql.SQL("NULL")
     payload: sql.Composable = sql.SQL("NULL")
     if request.id_column:
         place, number, id_ = nowhere, "0", sql.Identifier(request.id_column)
     if request.payload:
-        payload = sql.SQL("md5({})").format(sql.Identifier(request.payload))
-    return sql.SQL("SELECT {place}, {id}::text AS id, {n} AS n, {payload}::text AS payload FROM {table}").format(
-        place=sql.SQL(place), id=id_, n=sql.SQL(number), payload=payload, table=table_name(request.table or "")
+        payload = sql.SQL("pg_catalog.md5({})").format(sql.Identifier(request.payload))
+    text = "SELECT {place}, {id}::pg_catalog.text AS id, {n} AS n, {payload}::pg_catalog.text AS payload FROM {table}"
+    return sql.SQL(text).format(
+        place=sql.SQL(place), id=id_, n=sql.SQL(number), payload=payload, table=table_name(table)
     )
 
 
 def _dead(table: str) -> sql.Composed:
-    columns = sql.SQL('topic, partition AS part, "offset" AS pos, NULL::text AS id')
+    columns = sql.SQL('topic, partition AS part, "offset" AS pos, NULL::pg_catalog.text AS id')
     return sql.SQL("SELECT {} FROM {}").format(columns, table_name(table))

@@ -16,6 +16,7 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 from confluent_kafka import Message
+from psycopg import conninfo
 
 from fencepost.audit.duck import DuckEngine
 from fencepost.audit.engine import Engine, table
@@ -23,6 +24,7 @@ from fencepost.audit.hop import Ranges
 from fencepost.audit.readers import read_topic
 from fencepost.errors import Unreachable, Usage
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Span, TopicPartition
+from fencepost.sinks.postgres.reading import reader
 
 LOG = pa.schema(
     [
@@ -64,7 +66,7 @@ class PythonLoader:
     def table(self, name: str, dsn: str, query: str, _pages: int = 0) -> None:
         """A query's rows as a relation."""
         try:
-            with adbc.connect(dsn) as connection, connection.cursor() as cursor:
+            with adbc.connect(_among_its_own(dsn)) as connection, connection.cursor() as cursor:
                 cursor.execute(query)
                 self.engine.put(name, cursor.fetch_arrow_table())
         except adbc.Error as error:
@@ -72,6 +74,12 @@ class PythonLoader:
 
     def expected(self, _topics: Sequence[str], _ranges: Ranges, _condition: str) -> None:
         raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")
+
+
+def _among_its_own(dsn: str) -> str:
+    """The driver asks PostgreSQL for its types in words that somebody could have given another meaning in `public`."""
+    with reader(dsn) as connection:
+        return conninfo.make_conninfo(dsn, options=f"{connection.info.options} -c search_path=pg_catalog".strip())
 
 
 def _row(message: Message, id_: str, payload: bool) -> tuple[Any, ...]:

@@ -118,7 +118,8 @@ class SparkLoader:
         url, properties = _jdbc(dsn)
         bounds = [*range(0, pages, PAGES), None] if pages > PAGES else [0, None]
         shares = [
-            f"{query} WHERE ctid >= '({first},0)'::tid" + ("" if end is None else f" AND ctid < '({end},0)'::tid")
+            f"{query} WHERE ctid >= '({first},0)'::pg_catalog.tid"
+            + ("" if end is None else f" AND ctid < '({end},0)'::pg_catalog.tid")
             for first, end in pairwise(bounds)
         ]
         with _translated():
@@ -190,6 +191,7 @@ def _jdbc(dsn: str) -> tuple[str, dict[str, str]]:
             "fetchsize": JDBC_ROWS,
             "sslmode": str(where["sslmode"]),
             "ApplicationName": "fencepost-audit",
+            "currentSchema": "pg_catalog",  # as for the other engine: the driver's own questions are not ours
         }
         if "sslrootcert" in where:
             properties["sslrootcert"] = str(where["sslrootcert"])

@@ -19,6 +19,7 @@ from fencepost.model import EVENT_ID, Mode, Span, TopicPartition
 from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.reading import another_had, exists, has_columns, reader, spans_over, stored_positions
 from fencepost.sinks.postgres.session import Connection, table_name, translated
+from fencepost.sinks.postgres.table import located
 from fencepost.spec import PipelineSpec
 
 __all__ = ["Fate", "Receipt", "find_event", "receipt"]
@@ -151,13 +152,14 @@ def _look(spec: PipelineSpec, at: TopicPartition, record: Record, log: _Log) -> 
                 f"the rows of {options.table!r} do not know where they came from",
                 "carry the column _from through the transform, and leave provenance on",
             )
-        rows = _count(connection, options.table, _PLACE, at, place)
-        aside = dead.table_for(options.table)
+        table = located(connection, options.table)
+        rows = _count(connection, table, _PLACE, at, place)
+        aside = dead.table_for(table)
         letters = not rows and exists(connection, *aside.split("."))
         put_aside = letters and _count(connection, aside, ("topic", "partition", "offset"), at, place) > 0
         in_span = None
         if not rows and not put_aside and options.mode is Mode.APPEND and len(record.carried) == 1:
-            in_span = _count(connection, options.table, _PLACE, at, record.carried[0].span)
+            in_span = _count(connection, table, _PLACE, at, record.carried[0].span)
     readable, tombstone = (False, False) if rows or put_aside else log.readable()
     return Look(rows, put_aside, readable, tombstone, options.mode, in_span)
 
@@ -167,11 +169,12 @@ _PLACE = ("_topic", "_partition", "_offset")
 
 def _count(connection: Connection, table: str, columns: Sequence[str], at: TopicPartition, span: Span) -> int:
     """Rows of these offsets. Values as literals: with parameters the driver would look for them in the table's name."""
-    values = map(sql.Literal, (*at, span.start, span.end))
-    topic, partition, offset = map(sql.Identifier, columns)
-    query = sql.SQL("SELECT pg_catalog.count(*) FROM {} WHERE {} = {} AND {} = {} AND {} >= {} AND {} < {}").format(
-        table_name(table), topic, next(values), partition, next(values), offset, next(values), offset, next(values)
+    compared = zip([*columns, columns[-1]], ("=", "=", ">=", "<"), (*at, span.start, span.end), strict=True)
+    places = sql.SQL(" AND ").join(
+        sql.SQL("{} OPERATOR(pg_catalog.{}) {}").format(sql.Identifier(column), sql.SQL(operator), sql.Literal(value))
+        for column, operator, value in compared
     )
+    query = sql.SQL("SELECT pg_catalog.count(*) FROM {} WHERE {}").format(table_name(table), places)
     with translated(f"read table {table!r}"):
         (count,) = connection.execute(query).fetchone() or (0,)
     return int(count)

@@ -23,7 +23,7 @@ from fencepost.sinks.kafka import KafkaSettings, KafkaStore
 from fencepost.sinks.kafka.outputs import ORIGIN, Record, require_columns
 from fencepost.sinks.kafka.traits import TRAITS as KAFKA
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
-from fencepost.sinks.postgres.table import fit_columns, make_table
+from fencepost.sinks.postgres.table import fit_columns, located, make_table
 from fencepost.sinks.postgres.traits import TRAITS as POSTGRES
 from fencepost.spec import KafkaOptions, OnError, PipelineSpec, PostgresOptions
 
@@ -92,10 +92,11 @@ def _table(spec: PipelineSpec, options: PostgresOptions, rows: EventRows) -> Tar
             "on_error: dead_letter needs rows that know where they came from", "carry _from, and leave provenance on"
         )
     with closing(PostgresStore(plain)) as store:
-        columns, exists = fit_columns(store.connection(), options.table, rows.columns, options.key)
+        table = located(store.connection(), options.table)
+        columns, exists = fit_columns(store.connection(), table, rows.columns, options.key)
         if not exists:
-            make_table(store.connection(), options.table, columns, options.key)
+            make_table(store.connection(), table, columns, options.key)
         if spec.on_error is OnError.DEAD_LETTER:
-            make_table(store.connection(), dead.table_for(options.table), dead.COLUMNS)
-    settings = replace(plain, columns=columns)
+            make_table(store.connection(), dead.table_for(table), dead.COLUMNS)
+    settings = replace(plain, table=table, columns=columns)
     return Target(lambda: PostgresStore(settings), rows, mirrored=True)

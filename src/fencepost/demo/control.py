@@ -29,7 +29,7 @@ def kill_the_usual_recipe(stack: Stack, events: int, folder: Path, tell: Teller)
 
         def in_the_middle() -> bool:
             """Some of a batch's partitions are committed, and others not yet."""
-            (count,) = database.execute("SELECT count(*) FROM orders_naive").fetchone() or (0,)
+            (count,) = database.execute("SELECT pg_catalog.count(*) FROM orders_naive").fetchone() or (0,)
             return bool(count % records)
 
         with _recipe(stack, records, folder) as running:

@@ -103,10 +103,10 @@ class Progress:
         self._show = show
 
     def __call__(self) -> int:
-        there = self._database.execute("SELECT to_regclass('fencepost.positions') IS NOT NULL").fetchone()
+        there = self._database.execute("SELECT pg_catalog.to_regclass('fencepost.positions') IS NOT NULL").fetchone()
         if not there or not there[0]:
             return 0
-        query = "SELECT coalesce(sum(position), 0)::bigint FROM fencepost.positions"
+        query = "SELECT coalesce(pg_catalog.sum(position), 0)::bigint FROM fencepost.positions"
         (total,) = self._database.execute(query).fetchone() or (0,)
         self._show(total)
         return int(total)

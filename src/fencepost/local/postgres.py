@@ -151,7 +151,7 @@ def answers(home: Path, port: int) -> bool:
         with psycopg.connect(
             dsn(home, port), dbname="postgres", password=secret, autocommit=True, connect_timeout=5
         ) as sql:
-            if not sql.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
+            if not sql.execute("SELECT 1 FROM pg_catalog.pg_database WHERE datname = %s", [DATABASE]).fetchone():
                 sql.execute(f"CREATE DATABASE {DATABASE}")
         with psycopg.connect(dsn(home, port), password=secret, connect_timeout=5) as sql:
             return sql.execute("SELECT 1").fetchone() is not None

@@ -23,9 +23,9 @@ from fencepost.rules import Face, choose_face, merge_findings, require, require_
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
 from fencepost.sinks.postgres.committed import committed
 from fencepost.sinks.postgres.ledger import heartbeat, require_own
-from fencepost.sinks.postgres.session import Connection
+from fencepost.sinks.postgres.session import Connection, connect
 from fencepost.sinks.postgres.stage import require_right
-from fencepost.sinks.postgres.table import fit_columns, make_table
+from fencepost.sinks.postgres.table import fit_columns, located, make_table
 from fencepost.sinks.postgres.traits import TRAITS
 from fencepost.spark.plan import wide_node
 from fencepost.spark.session import open_session
@@ -139,6 +139,8 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
     plain = PostgresSettings(
         options.dsn, spec.name, options.table, (), options.ledger_schema, guarantee=spec.guarantee.value
     )
+    with closing(connect(options.dsn)) as connection:
+        plain = replace(plain, table=located(connection, options.table))
     with (
         closing(PostgresStore(plain)) as ledger,
         open_session(spec.name, spec.spark) as spark,
@@ -152,11 +154,11 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
             require_right(connection, options.ledger_schema, node)
         require_key(options.merge, transform.columns.names, transform.shape.provenance)
         require(spec.guarantee, [*sink_findings(TRAITS), *merge_findings(options.merge, transform.shape.provenance)])
-        columns, exists = fit_columns(connection, options.table, transform.columns, options.key)
+        columns, exists = fit_columns(connection, plain.table, transform.columns, options.key)
         if not exists:
-            make_table(connection, options.table, columns, options.key)
+            make_table(connection, plain.table, columns, options.key)
         if spec.on_error is OnError.DEAD_LETTER:
-            _dead_letters(connection, options.table, transform)
+            _dead_letters(connection, plain.table, transform)
         settings = replace(plain, columns=columns, merge=options.merge)
         yield SparkEngine(spec, spark, transform, topic, mirror, settings, ledger, stop, see)
 

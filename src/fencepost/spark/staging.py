@@ -120,7 +120,7 @@ class Staging:
         """Apart from the batch's own transaction, which must not wait for whoever looks at the stage."""
         with transaction(store.writer()) as connection:
             with translated("hurry"):
-                connection.execute("SELECT set_config('lock_timeout', %s, true)", (HURRY,))
+                connection.execute("SELECT pg_catalog.set_config('lock_timeout', %s, true)", (HURRY,))
             drop_stages(connection, self.settings.schema, self.tenure.pipeline, self.tenure.run, others=False)
 
     def _fill(self, rows: DataFrame, stage: Stage, batch: Batch[None]) -> tuple[list[Attempt], list[FencepostError]]:

@@ -9,9 +9,12 @@ from fencepost.model import Landed, TopicPartition
 from fencepost.sinks.postgres.session import Connection, statement, translated
 
 _COMMITTED = """
-SELECT coalesce(sum(span.rows), 0)::bigint, coalesce(sum(span.dead), 0)::bigint
+SELECT coalesce(pg_catalog.sum(span.rows), 0)::bigint, coalesce(pg_catalog.sum(span.dead), 0)::bigint
 FROM {schema}.spans AS span
-JOIN unnest(%(topics)s::text[], %(partitions)s::integer[], %(starts)s::bigint[]) AS first (topic, partition, position)
+JOIN ROWS FROM (
+    pg_catalog.unnest(%(topics)s::pg_catalog.text[]), pg_catalog.unnest(%(partitions)s::integer[]),
+    pg_catalog.unnest(%(starts)s::bigint[])
+) AS first (topic, partition, position)
   ON span.topic = first.topic AND span.partition = first.partition AND span.start_offset >= first.position
 WHERE span.pipeline = %(pipeline)s AND span.owner = ANY(%(runs)s)
 """

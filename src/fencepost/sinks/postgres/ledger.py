@@ -24,11 +24,12 @@ def install(connection: Connection, schema: str) -> None:
         return
     text = files("fencepost.sinks.postgres").joinpath("schema.sql").read_text()
     with translated(f"make the schema {schema!r}"):
-        connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (schema,))  # CREATE IF NOT EXISTS races
+        # CREATE IF NOT EXISTS races
+        connection.execute("SELECT pg_catalog.pg_advisory_lock(pg_catalog.hashtext(%s))", (schema,))
         try:
             connection.execute(sql.SQL(text).format(schema=sql.Identifier(schema)))
         finally:
-            connection.execute("SELECT pg_advisory_unlock(hashtext(%s))", (schema,))
+            connection.execute("SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtext(%s))", (schema,))
 
 
 def read(connection: Connection, schema: str, pipeline: str) -> Held:
@@ -68,12 +69,14 @@ def compare(held: Held, batch: Batch[Any]) -> bool:
 
 _ADVANCE = """
 WITH span AS (
-    SELECT * FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(starts)s::bigint[], %(ends)s::bigint[],
-                         %(rows)s::bigint[], %(dead)s::bigint[])
-        AS span (topic, partition, start_offset, end_offset, rows, dead)
+    SELECT * FROM ROWS FROM (
+        pg_catalog.unnest(%(topics)s::pg_catalog.text[]), pg_catalog.unnest(%(partitions)s::integer[]),
+        pg_catalog.unnest(%(starts)s::bigint[]), pg_catalog.unnest(%(ends)s::bigint[]),
+        pg_catalog.unnest(%(rows)s::bigint[]), pg_catalog.unnest(%(dead)s::bigint[])
+    ) AS span (topic, partition, start_offset, end_offset, rows, dead)
 ), moved AS (
     UPDATE {schema}.positions AS held
-    SET position = span.end_offset, moved_at = clock_timestamp()
+    SET position = span.end_offset, moved_at = pg_catalog.clock_timestamp()
     FROM span
     WHERE held.pipeline = %(pipeline)s AND held.topic = span.topic AND held.partition = span.partition
       AND held.position = span.start_offset AND held.owner = %(run)s
@@ -109,9 +112,9 @@ def advance(
 
 
 _WRITERS = """
-SELECT pid, pg_terminate_backend(pid, 5000)
-FROM pg_stat_activity
-WHERE application_name = %s AND datname = current_database() AND pid <> pg_backend_pid()
+SELECT pid, pg_catalog.pg_terminate_backend(pid, 5000)
+FROM pg_catalog.pg_stat_activity
+WHERE application_name = %s AND datname = pg_catalog.current_database() AND pid <> pg_catalog.pg_backend_pid()
 """
 
 
@@ -121,7 +124,7 @@ def end_writers(connection: Connection, pipeline: str) -> None:
     try:
         writers = connection.execute(_WRITERS, (name,)).fetchall()
         left = connection.execute(
-            "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid = ANY(%s)",
+            "SELECT pid FROM pg_catalog.pg_stat_activity WHERE application_name = %s AND pid = ANY(%s)",
             (name, [pid for pid, ended in writers if not ended]),  # one that ended by itself meanwhile was not ended
         ).fetchall()
     except psycopg.errors.InsufficientPrivilege as error:
@@ -133,11 +136,12 @@ def end_writers(connection: Connection, pipeline: str) -> None:
 
 
 _STUCK = """
-SELECT pg_terminate_backend(writer.pid, 5000)
-FROM pg_stat_activity AS writer JOIN pg_locks AS held USING (pid)
-WHERE writer.application_name = %s AND writer.datname = current_database()
-  AND held.relation IN (to_regclass(%s), to_regclass(%s)) AND held.mode = 'RowExclusiveLock' AND held.granted
-  AND writer.state = 'idle in transaction' AND clock_timestamp() - writer.state_change > interval '2 seconds'
+SELECT pg_catalog.pg_terminate_backend(writer.pid, 5000)
+FROM pg_catalog.pg_stat_activity AS writer JOIN pg_catalog.pg_locks AS held USING (pid)
+WHERE writer.application_name = %s AND writer.datname = pg_catalog.current_database()
+  AND held.relation IN (pg_catalog.to_regclass(%s)::pg_catalog.oid, pg_catalog.to_regclass(%s)::pg_catalog.oid)
+  AND held.mode = 'RowExclusiveLock' AND held.granted AND writer.state = 'idle in transaction'
+  AND pg_catalog.clock_timestamp() - writer.state_change > interval '2 seconds'
 """
 
 
@@ -157,7 +161,8 @@ def _of_another_role(connection: Connection, pipeline: str) -> Refused:
     name = writer_name(pipeline)
     with translated("see who writes"):
         found = connection.execute(
-            "SELECT DISTINCT usename FROM pg_stat_activity WHERE application_name = %s AND usename <> current_user",
+            "SELECT DISTINCT usename FROM pg_catalog.pg_stat_activity "
+            "WHERE application_name = %s AND usename <> current_user",
             (name,),
         ).fetchall()
     roles = ", ".join(repr(role) for (role,) in found) or "another role"
@@ -170,7 +175,7 @@ def _of_another_role(connection: Connection, pipeline: str) -> Refused:
 
 # A member that stood still a moment ago, between compare-and-set and COMMIT, is ended when the next try finds it so.
 TRIES, TRY_SECONDS = 5, 3
-_IMPATIENT = "SELECT set_config('lock_timeout', %s, true)"
+_IMPATIENT = "SELECT pg_catalog.set_config('lock_timeout', %s, true)"
 
 # Who stalls in a takeover holds the pipeline's row and is no writer yet, that the next one could end.
 _STALL = "SET LOCAL idle_in_transaction_session_timeout = '5s'"
@@ -179,7 +184,9 @@ _STALL = "SET LOCAL idle_in_transaction_session_timeout = '5s'"
 _STORED = "SELECT topic, topic_id FROM {schema}.positions WHERE pipeline = %s"
 _LOCKED = """
 SELECT topic, partition, position FROM {schema}.positions
-WHERE pipeline = %s AND (topic, partition) IN (SELECT * FROM unnest(%s::text[], %s::integer[]))
+WHERE pipeline = %s AND (topic, partition) IN (
+    SELECT * FROM ROWS FROM (pg_catalog.unnest(%s::pg_catalog.text[]), pg_catalog.unnest(%s::integer[]))
+)
 ORDER BY topic, partition FOR UPDATE
 """
 
@@ -236,8 +243,8 @@ def _entered(
 def heartbeat(connection: Connection, schema: str, pipeline: str) -> None:
     """Its owner lives: whoever stands by waits on."""
     with translated("say that the run lives"):
-        query = statement("UPDATE {schema}.pipelines SET seen_at = clock_timestamp() WHERE pipeline = %s", schema)
-        connection.execute(query, (pipeline,))
+        text: LiteralString = "UPDATE {schema}.pipelines SET seen_at = pg_catalog.clock_timestamp() WHERE pipeline = %s"
+        connection.execute(statement(text, schema), (pipeline,))
 
 
 def note_guarantee(connection: Connection, schema: str, pipeline: str, guarantee: str) -> None:
@@ -257,8 +264,8 @@ def _locked(connection: Connection, schema: str, wanted: Tenure) -> dict[TopicPa
 def _next_epoch(connection: Connection, schema: str, pipeline: str) -> int:
     """Locks the pipeline's row, so that takeovers queue up behind each other."""
     query = statement(
-        "INSERT INTO {schema}.pipelines (pipeline, epoch, taken_at) VALUES (%s, 1, clock_timestamp()) "
-        "ON CONFLICT (pipeline) DO UPDATE SET epoch = pipelines.epoch + 1, taken_at = clock_timestamp() "
+        "INSERT INTO {schema}.pipelines (pipeline, epoch, taken_at) VALUES (%s, 1, pg_catalog.clock_timestamp()) "
+        "ON CONFLICT (pipeline) DO UPDATE SET epoch = pipelines.epoch + 1, taken_at = pg_catalog.clock_timestamp() "
         "RETURNING epoch",
         schema,
     )
@@ -276,8 +283,7 @@ def _same_topics(pipeline: str, stored: Mapping[str, str | None], now: Mapping[s
 
 
 def _refuse_rows(connection: Connection, pipeline: str, table: str) -> None:
-    there = connection.execute("SELECT to_regclass(%s)", (table_name(table).as_string(connection),)).fetchone()
-    if not there or not there[0]:
+    if not exists(connection, *table.split(".")):
         return
     query = sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(table_name(table))
     (holds_rows,) = connection.execute(query).fetchone() or (False,)
@@ -292,8 +298,10 @@ def _refuse_rows(connection: Connection, pipeline: str, table: str) -> None:
 _STORE = """
 INSERT INTO {schema}.positions AS held (pipeline, topic, partition, position, owner, epoch, topic_id)
 SELECT %(pipeline)s, topic, partition, position, %(run)s, %(epoch)s, topic_id
-FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(positions)s::bigint[], %(topic_ids)s::text[])
-    AS taken (topic, partition, position, topic_id)
+FROM ROWS FROM (
+    pg_catalog.unnest(%(topics)s::pg_catalog.text[]), pg_catalog.unnest(%(partitions)s::integer[]),
+    pg_catalog.unnest(%(positions)s::bigint[]), pg_catalog.unnest(%(topic_ids)s::pg_catalog.text[])
+) AS taken (topic, partition, position, topic_id)
 ON CONFLICT (pipeline, topic, partition) DO """
 _KEEP = _STORE + "NOTHING"
 _OWN = (
@@ -321,7 +329,9 @@ def _store(
 
 _RENEW = """
 UPDATE {schema}.positions AS held SET owner = %(new)s
-FROM unnest(%(topics)s::text[], %(partitions)s::integer[]) AS own (topic, partition)
+FROM ROWS FROM (
+    pg_catalog.unnest(%(topics)s::pg_catalog.text[]), pg_catalog.unnest(%(partitions)s::integer[])
+) AS own (topic, partition)
 WHERE held.pipeline = %(pipeline)s AND held.topic = own.topic AND held.partition = own.partition
   AND held.owner IN (%(old)s, %(new)s)
 RETURNING held.topic, held.partition, held.position
@@ -359,7 +369,7 @@ def renew(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> Ten
 _SET_ASIDE = """
 UPDATE {schema}.spans AS span SET topic = span.topic || '@' || held.topic_id
 FROM (SELECT DISTINCT topic, topic_id FROM {schema}.positions WHERE pipeline = %(pipeline)s) AS held
-JOIN ROWS FROM (pg_catalog.unnest(%(topics)s::text[]), pg_catalog.unnest(%(topic_ids)s::text[]))
+JOIN ROWS FROM (pg_catalog.unnest(%(topics)s::pg_catalog.text[]), pg_catalog.unnest(%(topic_ids)s::pg_catalog.text[]))
     AS now (topic, topic_id) USING (topic)
 WHERE span.pipeline = %(pipeline)s AND span.topic = held.topic AND held.topic_id <> now.topic_id
 """

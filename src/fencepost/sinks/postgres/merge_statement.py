@@ -11,7 +11,7 @@ from fencepost.model import Merge, Mode, Span
 from fencepost.sinks.postgres.columns import TOMBSTONE, Column
 from fencepost.sinks.postgres.session import table_name
 
-STAGE = "fencepost_staged"  # a temporary table of the session's own
+STAGE = "pg_temp.fencepost_staged"  # a temporary table of the session's own
 PLACE, NUMBER = ("_topic", "_partition"), ("_offset", "_n")  # where a row came from, as rows.py makes it
 
 
@@ -28,16 +28,14 @@ class MergeStatement:
         """With the table's own types and collations, so that equal here is equal there."""
         mark = sql.SQL(", false AS {}").format(sql.Identifier(TOMBSTONE.name)) if self.merge.deletes else sql.SQL("")
         return sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} AS SELECT {}{} FROM {} WITH NO DATA").format(
-            sql.Identifier(STAGE), _list(self._names()), mark, table_name(self.table)
+            table_name(STAGE), _list(self._names()), mark, table_name(self.table)
         )
 
     def text(self, only: Span | None = None) -> sql.Composed:
         """`only`: of the winners those that came of these offsets."""
         winners = self._winners()
         if only:
-            winners = sql.SQL("SELECT * FROM ({}) AS winner WHERE _offset >= {} AND _offset < {}").format(
-                winners, sql.Literal(only.start), sql.Literal(only.end)
-            )
+            winners = sql.SQL("SELECT * FROM ({}) AS winner WHERE {}").format(winners, offsets_in(only))
         return sql.SQL("MERGE INTO {} AS t USING ({}) AS s ON {} {}").format(
             table_name(self.table), winners, same(self.merge.key), sql.SQL(" ").join(self._actions())
         )
@@ -59,7 +57,7 @@ class MergeStatement:
             arrival = PLACE + NUMBER if self.source else NUMBER
         order += [sql.SQL("{}" if first else "{} DESC").format(sql.Identifier(name)) for name in arrival]
         return sql.SQL("SELECT DISTINCT ON ({}) * FROM {} ORDER BY {}").format(
-            _list(self.merge.key), self.source or sql.Identifier(STAGE), sql.SQL(", ").join(order)
+            _list(self.merge.key), self.source or table_name(STAGE), sql.SQL(", ").join(order)
         )
 
     def _actions(self) -> Iterable[sql.Composable]:
@@ -88,11 +86,12 @@ class MergeStatement:
         newer = []
         if self.merge.order_by:
             there, here = (sql.Identifier(side, self.merge.order_by) for side in "ts")
-            newer.append(sql.SQL("{0} > {1} OR {0} IS NOT NULL AND {1} IS NULL").format(there, here))
+            newer.append(
+                sql.SQL("{0} OPERATOR(pg_catalog.>) {1} OR {0} IS NOT NULL AND {1} IS NULL").format(there, here)
+            )
             if self._provenance:  # a tie, told in the same way whoever comes first
-                newer.append(
-                    sql.SQL("{0} IS NOT DISTINCT FROM {1} AND {2}").format(there, here, _higher(PLACE + NUMBER))
-                )
+                tie = sql.SQL("({0} OPERATOR(pg_catalog.=) {1} OR {0} IS NULL AND {1} IS NULL)").format(there, here)
+                newer.append(sql.SQL("{} AND {}").format(tie, _higher(PLACE + NUMBER)))
         elif self._provenance:
             newer.append(sql.SQL("{} AND {}").format(same(PLACE), _higher(NUMBER)))
         if not newer:
@@ -107,9 +106,17 @@ def _list(names: Iterable[str], *side: str) -> sql.Composed:
 def same(names: Iterable[str]) -> sql.Composed:
     """Both rows have the same there."""
     return sql.SQL(" AND ").join(
-        sql.SQL("{} = {}").format(sql.Identifier("t", name), sql.Identifier("s", name)) for name in names
+        sql.SQL("{} OPERATOR(pg_catalog.=) {}").format(sql.Identifier("t", name), sql.Identifier("s", name))
+        for name in names
+    )
+
+
+def offsets_in(span: Span) -> sql.Composed:
+    """Rows that came of these offsets."""
+    return sql.SQL("_offset OPERATOR(pg_catalog.>=) {} AND _offset OPERATOR(pg_catalog.<) {}").format(
+        sql.Literal(span.start), sql.Literal(span.end)
     )
 
 
 def _higher(names: Sequence[str]) -> sql.Composed:
-    return sql.SQL("({}) > ({})").format(_list(names, "t"), _list(names, "s"))
+    return sql.SQL("({}) OPERATOR(pg_catalog.>) ({})").format(_list(names, "t"), _list(names, "s"))

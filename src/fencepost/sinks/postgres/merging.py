@@ -34,8 +34,9 @@ HELD = 32 << 20  # bytes: a span of more is staged whole, so that no more than t
 
 # The first try goes beside those of other partitions, the later ones alone.
 _PREPARE = """
-SELECT pg_advisory_xact_lock{kind}(hashtext('fencepost.merge'), to_regclass({table})::oid::integer),
-       set_config('lock_timeout', '10s', true)
+SELECT pg_catalog.pg_advisory_xact_lock{kind}(pg_catalog.hashtext('fencepost.merge'),
+                                              pg_catalog.to_regclass({table})::pg_catalog.oid::integer),
+       pg_catalog.set_config('lock_timeout', '10s', true)
 """
 
 
@@ -117,7 +118,7 @@ class Merging:
             with translated("empty the temporary table"):
                 connection.execute("SET LOCAL synchronous_commit TO off")  # nothing here outlives the session
                 if not more:
-                    connection.execute(sql.SQL("TRUNCATE {}").format(sql.Identifier(STAGE)))
+                    connection.execute(sql.SQL("TRUNCATE {}").format(table_name(STAGE)))
             copier = Copier(connection, STAGE, self._columns)
             try:
                 for part in rows:

@@ -13,6 +13,7 @@ from fencepost.errors import Poison, Refused, Unreachable
 from fencepost.model import Batch, Landed, Span, TopicPartition
 from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.merge_statement import offsets_in
 from fencepost.sinks.postgres.merging import TRIES, Merging
 from fencepost.sinks.postgres.poison import find_staged_poison
 from fencepost.sinks.postgres.session import Connection, table_name, translated
@@ -53,7 +54,8 @@ class Staged:
         """Unreachable unless each attempt is there as it told. An unlogged table is empty after a crash."""
         stage, numbers = self.stage, [attempt.number for attempt in self.attempts]
         said = sql.SQL("SELECT task, attempt, rows FROM {} WHERE attempt = ANY(%s)").format(stage.done)
-        held = sql.SQL("SELECT count(*) FROM {} WHERE {} = ANY(%s)").format(stage.rows, sql.Identifier(ATTEMPT.name))
+        mark = sql.Identifier(ATTEMPT.name)
+        held = sql.SQL("SELECT pg_catalog.count(*) FROM {} WHERE {} = ANY(%s)").format(stage.rows, mark)
         with stage.being_there(), translated("count the rows of the stage"):
             done = {tuple(row) for row in connection.execute(said, (numbers,)).fetchall()}
             (rows,) = connection.execute(held, (numbers,)).fetchone() or (0,)
@@ -95,8 +97,8 @@ def _insert(connection: Connection, staged: Staged, only: Part | None = None) ->
 
 
 # Rows of one event that came from several tasks are numbered here, in whatever order they lie: that takes a sort.
-_NUMBER = "(row_number() OVER (PARTITION BY _topic, _partition, _offset ORDER BY ctid) - 1)::integer AS _n"
-_PART = " AND _topic = {} AND _partition = {} AND _offset >= {} AND _offset < {}"
+_NUMBER = "(pg_catalog.row_number() OVER (PARTITION BY _topic, _partition, _offset ORDER BY ctid) - 1)::integer AS _n"
+_PART = " AND _topic OPERATOR(pg_catalog.=) {} AND _partition OPERATOR(pg_catalog.=) {} AND {}"
 
 
 def _source(staged: Staged, only: Part | None) -> sql.Composed:
@@ -107,7 +109,7 @@ def _source(staged: Staged, only: Part | None) -> sql.Composed:
     part: sql.Composable = sql.SQL("")
     if only:
         (topic, partition), span = only
-        part = sql.SQL(_PART).format(*map(sql.Literal, (topic, partition, span.start, span.end)))
+        part = sql.SQL(_PART).format(sql.Literal(topic), sql.Literal(partition), offsets_in(span))
     return sql.SQL("(SELECT {}, ctid FROM {} WHERE {} = ANY({}){}) AS staged").format(
         sql.SQL(", ").join(columns),
         stage.rows,

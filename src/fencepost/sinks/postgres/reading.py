@@ -14,7 +14,15 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from fencepost.model import TopicPartition
-from fencepost.sinks.postgres.session import KEEPALIVE, Connection, require_dsn, statement, table_name, translated
+from fencepost.sinks.postgres.session import (
+    KEEPALIVE,
+    Connection,
+    look_first_in_catalog,
+    require_dsn,
+    statement,
+    table_name,
+    translated,
+)
 from fencepost.sinks.postgres.table import read_columns
 
 
@@ -53,12 +61,14 @@ def reader(dsn: str) -> Iterator[Connection]:
     with closing(connection):
         with translated("begin to read"):
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            look_first_in_catalog(connection)
         yield connection
 
 
 def exists(connection: Connection, *name: str) -> bool:
     with translated("look for a table"):
-        found = connection.execute("SELECT to_regclass(%s)", (sql.Identifier(*name).as_string(connection),)).fetchone()
+        quoted = sql.Identifier(*name).as_string(connection)
+        found = connection.execute("SELECT pg_catalog.to_regclass(%s)", (quoted,)).fetchone()
     return bool(found and found[0])
 
 
@@ -69,8 +79,8 @@ def has_columns(connection: Connection, table: str, *names: str) -> bool:
 def pages(connection: Connection, table: str) -> int:
     """How many pages a plain table has; 0 for anything that cannot be read by pages."""
     query = (
-        "SELECT pg_relation_size(oid) / current_setting('block_size')::bigint FROM pg_class "
-        "WHERE oid = to_regclass(%s) AND relkind = 'r'"
+        "SELECT pg_catalog.pg_relation_size(oid) / pg_catalog.current_setting('block_size')::bigint "
+        "FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass(%s)::pg_catalog.oid AND relkind = 'r'"
     )
     with translated(f"look at table {table!r}"):
         found = connection.execute(query, (table_name(table).as_string(connection),)).fetchone()
@@ -104,8 +114,8 @@ def last_seen(connection: Connection, schema: str, pipeline: str) -> float | Non
     if not has_columns(connection, f"{schema}.pipelines", "seen_at"):
         return None
     query = statement(
-        "SELECT extract(epoch FROM clock_timestamp() - greatest(taken_at, seen_at))::float8 FROM {schema}.pipelines "
-        "WHERE pipeline = %s",
+        "SELECT extract(epoch FROM pg_catalog.clock_timestamp() - greatest(taken_at, seen_at))::pg_catalog.float8 "
+        "FROM {schema}.pipelines WHERE pipeline = %s",
         schema,
     )
     with translated("see whether its owner lives"):
@@ -166,9 +176,10 @@ def activity(connection: Connection, schema: str, pipeline: str) -> Activity:
     if not exists(connection, schema, "spans"):
         return Activity(0, 0, 0, None)
     query = statement(
-        "SELECT coalesce(sum(rows), 0)::bigint AS rows, coalesce(sum(dead), 0)::bigint AS dead, "
-        "coalesce(sum(rows) FILTER (WHERE landed_at > clock_timestamp() - interval '1 minute'), 0)::bigint "
-        "AS rows_last_minute, max(landed_at) AS last_batch FROM {schema}.spans WHERE pipeline = %s",
+        "SELECT coalesce(pg_catalog.sum(rows), 0)::bigint AS rows, coalesce(pg_catalog.sum(dead), 0)::bigint AS dead, "
+        "coalesce(pg_catalog.sum(rows) FILTER "
+        "(WHERE landed_at > pg_catalog.clock_timestamp() - interval '1 minute'), 0)::bigint "
+        "AS rows_last_minute, pg_catalog.max(landed_at) AS last_batch FROM {schema}.spans WHERE pipeline = %s",
         schema,
     )
     with translated("read the spans"), connection.cursor(row_factory=class_row(Activity)) as cursor:
@@ -178,8 +189,9 @@ def activity(connection: Connection, schema: str, pipeline: str) -> Activity:
 def last_rows(connection: Connection, table: str, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Names of the columns and the rows that were written last: from the table's end, without a scan of it all."""
     query = sql.SQL(
-        "SELECT * FROM {table} WHERE ctid >= format('(%s,0)', greatest(pg_relation_size({name}) / "
-        "current_setting('block_size')::bigint - {pages}, 0))::tid ORDER BY ctid DESC LIMIT {most}"
+        "SELECT * FROM {table} WHERE ctid >= pg_catalog.format('(%s,0)', greatest("
+        "pg_catalog.pg_relation_size({name}) / pg_catalog.current_setting('block_size')::bigint - {pages}, 0)"
+        ")::pg_catalog.tid ORDER BY ctid DESC LIMIT {most}"
     ).format(
         table=table_name(table),
         name=sql.Literal(table_name(table).as_string(connection)),

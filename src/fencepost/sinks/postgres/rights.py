@@ -35,7 +35,8 @@ class Rights:
 def place_of(connection: Connection, table: str) -> tuple[str, str]:
     """Schema and name of a table that exists, where this connection finds it."""
     query = (
-        "SELECT nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = %s::regclass"
+        "SELECT nspname, relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace "
+        "WHERE c.oid = %s::pg_catalog.regclass::pg_catalog.oid"
     )
     with translated(f"look for table {table!r}"):
         name = sql.Identifier(*table.split(".")).as_string(connection)
@@ -45,7 +46,7 @@ def place_of(connection: Connection, table: str) -> tuple[str, str]:
 
 def database_of(connection: Connection) -> str:
     with translated("ask which database this is"):
-        (name,) = connection.execute("SELECT current_database()").fetchone() or ("",)
+        (name,) = connection.execute("SELECT pg_catalog.current_database()").fetchone() or ("",)
     return str(name)
 
 
@@ -74,7 +75,7 @@ def _word(word: str) -> sql.Composable:
 
 def _require_role(connection: Connection, role: str) -> None:
     with translated(f"look for role {role!r}"):
-        found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+        found = connection.execute("SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = %s", (role,)).fetchone()
     if not found:
         name = sql.Identifier(role).as_string(connection)
         raise Usage(f"there is no role {role!r} in this database", f"make it: CREATE ROLE {name} LOGIN PASSWORD ...")
@@ -82,9 +83,9 @@ def _require_role(connection: Connection, role: str) -> None:
 
 def _lacking(connection: Connection, role: str, rights: Rights) -> Rights:
     """Those that the role does not have, by itself, by another role or as everybody."""
-    query = sql.SQL("SELECT privilege FROM unnest(%s::text[]) AS privilege WHERE NOT {}(%s, %s, privilege)").format(
-        sql.Identifier(f"has_{rights.kind}_privilege")
-    )
+    query = sql.SQL(
+        "SELECT privilege FROM pg_catalog.unnest(%s::pg_catalog.text[]) AS privilege WHERE NOT {}(%s, %s, privilege)"
+    ).format(sql.Identifier("pg_catalog", f"has_{rights.kind}_privilege"))
     table = rights.kind is Kind.TABLE  # by its SQL name, the others by their plain one
     name = sql.Identifier(*rights.name).as_string(connection) if table else rights.name[0]
     with translated(f"see what {role!r} may do"):

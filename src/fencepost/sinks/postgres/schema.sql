@@ -36,6 +36,6 @@ CREATE TABLE IF NOT EXISTS {schema}.spans (
     owner        uuid NOT NULL,
     rows         bigint,                      -- null: the position moved first, and the rows came after it
     dead         bigint NOT NULL,
-    landed_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+    landed_at    timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
 );
 CREATE INDEX IF NOT EXISTS spans_by_partition ON {schema}.spans (pipeline, topic, partition, start_offset);

@@ -50,16 +50,34 @@ def writer_name(pipeline: str) -> str:
     return f"fencepost:{hashlib.sha256(pipeline.encode()).hexdigest()[:16]}"
 
 
+_SET = """
+SELECT pg_catalog.set_config(name, value, false)
+FROM ROWS FROM (pg_catalog.unnest(%s::pg_catalog.text[]), pg_catalog.unnest(%s::pg_catalog.text[]))
+  AS setting (name, value)
+"""
+_PATH = "SELECT pg_catalog.current_schemas(true), pg_catalog.current_schemas(false)"
+CATALOG = "pg_catalog"
+
+
+def look_first_in_catalog(connection: Connection) -> None:
+    """Operators mean PostgreSQL's own. A `search_path` that names pg_catalog after others is the exception to that.
+
+    The rest of the path stays as it is: triggers and functions of the table's owner may rely on it.
+    """
+    with translated("see the search_path"):
+        effective, named = connection.execute(_PATH).fetchone() or ([CATALOG], [])
+        if next(name for name in effective if not name.startswith("pg_temp")) != CATALOG:
+            path = sql.SQL(", ").join(sql.Identifier(name) for name in named if name != CATALOG)
+            connection.execute("SELECT pg_catalog.set_config('search_path', %s, false)", (path.as_string(connection),))
+
+
 def connect(dsn: str) -> Connection:
     """A connection in autocommit; transactions are begun and ended by name."""
     require_dsn(dsn)
     with translated("connect to PostgreSQL"):
         connection = psycopg.connect(dsn, autocommit=True, application_name="fencepost", **KEEPALIVE)  # type: ignore[arg-type]
-        names, values = list(WRITER_SETTINGS), list(WRITER_SETTINGS.values())
-        connection.execute(
-            "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS setting (name, value)",
-            (names, values),
-        )
+        connection.execute(_SET, (list(WRITER_SETTINGS), list(WRITER_SETTINGS.values())))
+        look_first_in_catalog(connection)
         return connection
 
 
@@ -83,7 +101,7 @@ def require_dsn(dsn: str) -> None:
 def mark_as_writer(connection: Connection, pipeline: str) -> None:
     """From now on the pipeline's next owner may end this connection."""
     with translated("begin to write"):
-        connection.execute("SELECT set_config('application_name', %s, false)", (writer_name(pipeline),))
+        connection.execute("SELECT pg_catalog.set_config('application_name', %s, false)", (writer_name(pipeline),))
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import same
 from fencepost.sinks.postgres.session import Connection, table_name, transaction, translated
 
-KEYS = "fencepost_keys"  # a temporary table of the session's own
+KEYS = "pg_temp.fencepost_keys"  # a temporary table of the session's own
 NUMBER, NUMBER_TYPE = Column("_fencepost_row", "integer"), pa.int32()
 SAMPLE = 256  # keys that are looked up first
 MANY = 0.4  # where more are known than this, looking up all of them costs more than it saves
@@ -53,8 +53,8 @@ ALIKE_TYPES = [
 
 # A key at a time through the index: other joins would read the whole table.
 BY_INDEX = """
-SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-       set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)
+SELECT pg_catalog.set_config('enable_hashjoin', 'off', true), pg_catalog.set_config('enable_mergejoin', 'off', true),
+       pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('jit', 'off', true)
 """
 
 
@@ -128,11 +128,11 @@ class Sieve:
     def _look_up(self, connection: Connection, keys: pa.RecordBatch, numbers: pa.Array) -> Sequence[int]:
         """The numbers of those that the table has."""
         names = sql.SQL(", ").join(sql.Identifier(name) for name in self._merge.key)
-        number, staged, table = sql.Identifier(NUMBER.name), sql.Identifier(KEYS), table_name(self._table)
+        number, staged, table = sql.Identifier(NUMBER.name), table_name(KEYS), table_name(self._table)
         make = sql.SQL(
             "CREATE TEMPORARY TABLE IF NOT EXISTS {} ON COMMIT DELETE ROWS AS SELECT {}, 0 AS {} FROM {} WITH NO DATA"
         ).format(staged, names, number, table)
-        ask = sql.SQL("SELECT array_agg({}) FROM {} AS s JOIN {} AS t ON {}").format(
+        ask = sql.SQL("SELECT pg_catalog.array_agg({}) FROM {} AS s JOIN {} AS t ON {}").format(
             number, staged, table, same(self._merge.key)
         )
         with translated("make a temporary table"):

@@ -158,9 +158,10 @@ def name_for(pipeline: str, run: UUID, number: int) -> str:
 
 
 _FIND = """
-SELECT relname FROM pg_class
-WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' AND relpersistence = 'u'
-  AND starts_with(relname, %s) AND starts_with(relname, %s) = %s AND pg_has_role(relowner, 'USAGE')
+SELECT relname FROM pg_catalog.pg_class
+WHERE relnamespace = pg_catalog.to_regnamespace(%s)::pg_catalog.oid AND relkind = 'r' AND relpersistence = 'u'
+  AND pg_catalog.starts_with(relname::pg_catalog.text, %s) AND pg_catalog.starts_with(relname::pg_catalog.text, %s) = %s
+  AND pg_catalog.pg_has_role(relowner, 'USAGE')
 """
 
 
@@ -176,7 +177,10 @@ def drop_stages(connection: Connection, schema: str, pipeline: str, run: UUID, o
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(schema, name)))
 
 
-_MAY = "SELECT has_schema_privilege(oid, 'CREATE'), current_user::text FROM pg_namespace WHERE nspname = %s"
+_MAY = """
+SELECT pg_catalog.has_schema_privilege(oid, 'CREATE'), current_user::pg_catalog.text
+FROM pg_catalog.pg_namespace WHERE nspname = %s
+"""
 
 
 def require_right(connection: Connection, schema: str, node: str) -> None:

@@ -12,12 +12,31 @@ from fencepost.sinks.postgres.columns import Column, columns_for, match_columns
 from fencepost.sinks.postgres.session import Connection, table_name, translated
 
 _COLUMNS = """
-SELECT attname, format_type(atttypid, atttypmod),
+SELECT attname, pg_catalog.format_type(atttypid, atttypmod),
        attnotnull AND NOT atthasdef AND attidentity = '' AND attgenerated = ''
-FROM pg_attribute
-WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+FROM pg_catalog.pg_attribute
+WHERE attrelid = pg_catalog.to_regclass(%s)::pg_catalog.oid AND attnum > 0 AND NOT attisdropped
 ORDER BY attnum
 """
+
+
+_PLACE = """
+SELECT nspname, relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = relnamespace
+WHERE c.oid = pg_catalog.to_regclass(%s)::pg_catalog.oid
+"""
+
+
+def located(connection: Connection, table: str) -> str:
+    """The table with its schema: where this connection's search_path finds it now, or would make it.
+
+    Whoever works with it by this name is not led elsewhere by a table that somebody makes later.
+    """
+    with translated(f"look for table {table!r}"):
+        place = connection.execute(_PLACE, (table_name(table).as_string(connection),)).fetchone()
+        if not place and "." not in table:
+            (schema,) = connection.execute("SELECT pg_catalog.current_schema()").fetchone() or (None,)
+            place = (schema, table) if schema else None
+    return table if not place or any("." in part for part in place) else ".".join(place)
 
 
 def read_columns(connection: Connection, table: str) -> tuple[Column, ...]:
@@ -58,9 +77,10 @@ def make_table(connection: Connection, table: str, columns: tuple[Column, ...], 
 
 
 _UNIQUE = """
-SELECT array_agg(attname::text), bool_and(attnotnull)
-FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey[0:indnkeyatts - 1])
-WHERE indrelid = to_regclass(%s) AND indisunique AND indisvalid AND indimmediate
+SELECT pg_catalog.array_agg(attname::pg_catalog.text), pg_catalog.bool_and(attnotnull)
+FROM pg_catalog.pg_index JOIN pg_catalog.pg_attribute
+  ON attrelid = indrelid AND attnum = ANY (indkey[0:indnkeyatts - 1])
+WHERE indrelid = pg_catalog.to_regclass(%s)::pg_catalog.oid AND indisunique AND indisvalid AND indimmediate
   AND indpred IS NULL AND indexprs IS NULL
 GROUP BY indexrelid
 """
