@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as Driver
 
 from fencepost.cluster.client import librdkafka_log
-from fencepost.cluster.failures import failure
+from fencepost.cluster.failures import NO_ANSWER, NotLetIn, failure
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable, Usage
 from fencepost.outcome import Outcome
 
@@ -116,7 +116,9 @@ class Client:
             return found
         if cause.fatal() or cause.code() == KafkaError._FATAL:
             return self._fatal_cause() or Unknown(f"this producer cannot go on: {cause.str()}", "make a new one")
-        return Unknown(found.message, found.remedy) if type(found) is Refused else found
+        return (
+            found if cause.code() in NO_ANSWER or isinstance(found, NotLetIn) else Unknown(found.message, found.remedy)
+        )
 
     def _fatal_cause(self) -> FencepostError | None:
         """Why the driver gave up: it says so only to whoever ends a transaction."""
