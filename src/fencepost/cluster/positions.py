@@ -33,7 +33,7 @@ class TopicReader:
         says. What is stored for topics that are not read (any more) is left alone. Raises RecordsGone where a position
         is stored that the topic holds no more, unless such records are to be skipped.
         """
-        partitions = self.require_same()
+        partitions = self.require_same(stored)
         first, end = self.bounds(partitions)
         for partition, position in stored.items():
             if partition.topic in self.topic_ids:
@@ -57,12 +57,17 @@ class TopicReader:
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return offsets_at(self._cluster, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
-    def require_same(self) -> list[TopicPartition]:
-        """The topics' partitions. Raises TopicRecreated when one was deleted and made anew since it was opened."""
-        return [partition for topic in self.topic_ids for partition in self._partitions(topic)]
+    def require_same(self, seen: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
+        """The topics' partitions. Raises TopicRecreated when one was deleted and made anew since it was opened.
 
-    def _partitions(self, topic: str) -> list[TopicPartition]:
-        now, partitions = topic_id_and_partitions(self._cluster, topic)
+        `seen`: partitions that there have been. Of those that some broker still knows none is missing.
+        """
+        known = list(seen)
+        return [partition for topic in self.topic_ids for partition in self._partitions(topic, known)]
+
+    def _partitions(self, topic: str, known: Collection[TopicPartition]) -> list[TopicPartition]:
+        most = max((at.partition + 1 for at in known if at.topic == topic), default=1)
+        now, partitions = topic_id_and_partitions(self._cluster, topic, most)
         if now != self.topic_ids[topic]:
             raise TopicRecreated(
                 f"topic {topic!r} was deleted and made anew while it was read",

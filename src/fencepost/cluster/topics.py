@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,9 @@ from fencepost.errors import Unreachable, Usage
 from fencepost.model import TopicPartition
 from fencepost.rules import TopicFacts
 
+AGREE_SECONDS = 20.0  # for brokers that have not heard of a topic, or of new partitions, when others have
+DOUBT_SECONDS = 0.5  # until the second look at a topic that nobody knows: it may just have been made
+LEAD_SECONDS = 3.0  # for a leader that has just become one
 SETTLE_SECONDS = 30.0  # for leaders and full in-sync sets after a creation, and for the end of a deletion
 MIN_IN_SYNC = "min.insync.replicas"
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -93,9 +97,7 @@ def list_topics(cluster: Cluster) -> list[TopicSummary]:
 
 def describe_topic(cluster: Cluster, name: str) -> TopicDescription:
     """One topic. Raises Usage, with the nearest name, when there is none of that name."""
-    layout = _layouts(cluster, [name]).get(name)
-    if layout is None:
-        raise _unknown_topic(cluster, name)
+    layout = _layout(cluster, name)
     led = _led_partitions([layout])
     first = offsets_at(cluster, led, _EARLIEST)
     # Whoever did not answer is not waited for again. The end comes last: it is never below the last stable offset.
@@ -126,16 +128,17 @@ def end_offsets(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition,
     return offsets_at(cluster, _led_partitions(_layouts(cluster, topics).values()), _LATEST)
 
 
-def topic_id_and_partitions(cluster: Cluster, name: str) -> tuple[str, list[int]]:
-    """What tells this topic from another of the same name, and its partitions. Raises Usage when there is none."""
-    layout = _layouts(cluster, [name]).get(name)
-    if layout is None:
-        raise _unknown_topic(cluster, name)
+def topic_id_and_partitions(cluster: Cluster, name: str, seen: int = 1) -> tuple[str, list[int]]:
+    """What tells this topic from another of the same name, and its partitions. Raises Usage when there is none.
+
+    `seen`: how many partitions it has been known to have. A broker that tells of fewer may not have heard of them yet.
+    """
+    layout = _layout(cluster, name, seen)
     return _kafka_id(layout.topic_id), sorted(info.id for info in layout.partitions)
 
 
 def create_topic(cluster: Cluster, request: TopicRequest) -> None:
-    """Make the topic; on return every partition has a leader and a full in-sync set.
+    """Make the topic; on return every partition has a leader and a full in-sync set, and every broker knows it.
 
     Raises Existing (a Usage) when there is one of that name, Unknown when it may have been made.
     """
@@ -162,14 +165,41 @@ def delete_topic(cluster: Cluster, name: str) -> None:
         )
     except Missing as error:
         raise _unknown_topic(cluster, name) from error
-    if not wait_until(lambda: not _layouts(cluster, [name]), SETTLE_SECONDS):
+    if not wait_until(lambda: not _layouts(cluster, [name]) and not _known(cluster, name), SETTLE_SECONDS):
         raise Unreachable(
             f"topic {name} is still there {SETTLE_SECONDS:.0f} s after its deletion", "see the brokers' logs"
         )
 
 
+def _layout(cluster: Cluster, name: str, seen: int = 1) -> Any:
+    """The driver's description of a topic with that many partitions, if any broker that answers knows of so many.
+
+    Raises Missing when none of them knows the topic, Unreachable when they do not agree in time.
+    """
+    deadline, doubted = time.monotonic() + AGREE_SECONDS, False
+    while True:
+        layout = _layouts(cluster, [name]).get(name)
+        if layout is not None and len(layout.partitions) >= seen:
+            return layout
+        told = max(_known(cluster, name), default=0)
+        if told < seen and layout is not None:
+            return layout
+        if told == 0 and doubted:
+            raise _unknown_topic(cluster, name)
+        doubted = told == 0
+        if time.monotonic() > deadline:
+            raise Unreachable(f"the brokers do not agree on topic {name}", "see `fencepost topic list`, and their logs")
+        time.sleep(DOUBT_SECONDS)
+
+
+def _known(cluster: Cluster, name: str) -> list[int]:
+    """With how many partitions each broker knows the topic that knows it."""
+    return [topics[name] for topics in cluster.topics_by_broker().values() if name in topics]
+
+
 def _unknown_topic(cluster: Cluster, name: str) -> Missing:
-    near = did_you_mean(name, cluster.topic_names(), "see `fencepost topic list`")
+    others = [other for other in cluster.topic_names() if other != name]
+    near = did_you_mean(name, others, "see `fencepost topic list`")
     return Missing(f"there is no topic {name} at {cluster.servers}", near)
 
 
@@ -193,14 +223,27 @@ def offsets_at(
     spec: OffsetSpec,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
-    """One offset of each partition, as its leader knows it; without those whose leader does not answer."""
+    """One offset of each partition, as its leader knows it; without those whose leader does not answer.
+
+    A leader that has not heard yet that it is one says that there is no such partition, and is asked again.
+    """
     wanted = {DriverPartition(topic, number): spec for topic, number in partitions}
-    if not wanted:
-        return {}
-    found = cluster.ask_each(
-        lambda: cluster.admin.list_offsets(wanted, isolation_level=isolation, request_timeout=ANSWER_SECONDS),
-        "the offsets of topic " + ", ".join(sorted({at.topic for at in wanted})),
-    )
+    found: dict[DriverPartition, Any] = {}
+
+    def ask() -> bool:
+        missing = {at: spec for at in wanted if at not in found}
+        if missing:
+            found.update(
+                cluster.ask_each(
+                    lambda: cluster.admin.list_offsets(
+                        missing, isolation_level=isolation, request_timeout=ANSWER_SECONDS
+                    ),
+                    "the offsets of topic " + ", ".join(sorted({at.topic for at in missing})),
+                )
+            )
+        return len(found) == len(wanted)
+
+    wait_until(ask, LEAD_SECONDS)
     # -1 is an answer (no record is that young). For a leader that just died the driver gives less, and no error.
     return {TopicPartition(at.topic, at.partition): answer.offset for at, answer in found.items() if answer.offset > -2}
 
@@ -249,7 +292,9 @@ def _kafka_id(driver_id: Any) -> str:
 
 def _is_complete(cluster: Cluster, request: TopicRequest) -> bool:
     layout = _layouts(cluster, [request.topic]).get(request.topic)
-    return layout is not None and len(layout.partitions) == request.partitions and not _lacking(layout)
+    if layout is None or len(layout.partitions) != request.partitions or _lacking(layout):
+        return False
+    return all(topics.get(request.topic) == request.partitions for topics in cluster.topics_by_broker().values())
 
 
 def _lacking(layout: Any) -> int:
