@@ -323,8 +323,9 @@ _PITFALLS: Mapping[str, tuple[str | None, str, str, frozenset[Guarantee]]] = {
 def reader_findings(settings: Mapping[str, str]) -> Iterator[Finding]:
     """What of the settings limits the way from the topic to the reader."""
     for name, value in settings.items():
-        bad, reason, remedy, possible = _PITFALLS.get(name.removeprefix("kafka.").lower(), ("", "", "", ALL))
-        if bad is None or value.lower() == bad:
+        plain = name.strip().lower().removeprefix("kafka.")
+        bad, reason, remedy, possible = _PITFALLS.get(plain, ("", "", "", ALL))
+        if plain in _PITFALLS and (bad is None or str(value).strip().lower() == bad):
             yield Finding(Hop.READER, f"{name}={value}: {reason}", remedy, possible)
 
 

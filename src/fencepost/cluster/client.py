@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from fencepost.cluster.failures import NotLetIn, failure, is_missing
 from fencepost.cluster.handshake import distrust
-from fencepost.cluster.settings import librdkafka_settings
+from fencepost.cluster.settings import outsider_settings
 from fencepost.errors import FencepostError, Unknown, Unreachable, Usage
 from fencepost.model import TopicPartition
 
@@ -40,7 +40,7 @@ class Cluster:
     def __init__(self, settings: Mapping[str, str]) -> None:
         """Connect. Raises Usage for bad settings, Unreachable when nobody answers, NotLetIn for bad credentials."""
         self._complaints = _Complaints()
-        self._config: dict[str, Any] = {**librdkafka_settings(settings), "error_cb": self._complaints.hear}
+        self._config: dict[str, Any] = {**outsider_settings(settings), "error_cb": self._complaints.hear}
         if "bootstrap.servers" not in self._config:
             raise Usage("bootstrap.servers is not set", "give --bootstrap-server host:port")
         self.servers: str = self._config["bootstrap.servers"]

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.cluster.client import librdkafka_log, wait_until
-from fencepost.cluster.settings import librdkafka_settings
+from fencepost.cluster.settings import outsider_settings
 from fencepost.model import TopicPartition
 
 PATIENCE = 5.0  # for the last answer, when a run ends
@@ -25,7 +25,7 @@ class Mirror:
     def __init__(self, settings: Mapping[str, str], group: str) -> None:
         self._consumer = Consumer(
             {
-                **librdkafka_settings(settings),
+                **outsider_settings(settings),
                 "group.id": group,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,

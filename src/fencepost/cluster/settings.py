@@ -52,6 +52,27 @@ _OTHER_MODULES = {
 }
 
 
+_OF_MEMBERS = {
+    "group.id",
+    "group.instance.id",
+    "group.protocol",
+    "group.protocol.type",
+    "group.remote.assignor",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+}
+
+
+def outsider_settings(kafka: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a client that reads or moves a group's offsets and never joins it.
+
+    Without what makes a member: brokers take a static member's name in a request for that member's own, and refuse it.
+    """
+    return {name: value for name, value in librdkafka_settings(kafka).items() if name not in _OF_MEMBERS}
+
+
 def librdkafka_settings(kafka: Mapping[str, str]) -> dict[str, str]:
     """The settings under librdkafka's names. Raises Usage for what librdkafka has not, naming the key."""
     rest = dict(kafka)

@@ -12,8 +12,10 @@ from fencepost.cluster.settings import librdkafka_settings
 from fencepost.consuming.commits import Commit
 from fencepost.errors import UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
+from fencepost.rules import reader_findings, require
 
 COMMITTED = "committed"  # a start: only where the group has been before
+_NEVER = ("auto.commit.enable", "topic.blacklist")  # commits what was read; topics that are not seen are not read
 ANSWER_MS = 20_000  # the longest that a commit is waited for, when partitions are asked back too; librdkafka's is 60 s
 
 
@@ -52,6 +54,7 @@ class ConsumerSettings:
                 Guarantee.AT_LEAST_ONCE,
                 "commit sync or async, per record or per batch",
             )
+        require(self.guarantee, reader_findings(self.kafka))
         if self.batch < 1:
             raise Usage(f"batch {self.batch}", "one event or more")
 
@@ -76,6 +79,9 @@ class ConsumerSettings:
             "auto.offset.reset": "error",  # never a silent jump
             "enable.partition.eof": True,
         }
+        for name in _NEVER:
+            if name in given:
+                raise Usage(f"{name}={given[name]} would break {self.guarantee}", "leave it away")
         for name, value in fixed.items():
             if name in given and str(given[name]).lower() != str(value).lower():
                 raise Usage(f"{name}={given[name]} would break {self.guarantee}", f"leave it away: it is {value} here")

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.cluster.client import librdkafka_log
 from fencepost.cluster.failures import failure
-from fencepost.cluster.settings import librdkafka_settings
+from fencepost.cluster.settings import outsider_settings
 from fencepost.errors import PositionLost, Unknown, Usage
 from fencepost.producing.producer import Producer
 from fencepost.producing.sources import Place
@@ -35,7 +35,7 @@ class Bookmark:
         self._answer: list[KafkaError | None] = []
         self._consumer = Consumer(
             {
-                **librdkafka_settings(kafka),
+                **outsider_settings(kafka),
                 "group.id": group,
                 "isolation.level": "read_committed",  # waits for a transaction that holds the place to end
                 "enable.auto.commit": False,

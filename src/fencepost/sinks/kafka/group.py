@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.cluster.client import librdkafka_log
 from fencepost.cluster.failures import failure
-from fencepost.cluster.settings import librdkafka_settings
+from fencepost.cluster.settings import outsider_settings
 from fencepost.errors import Fenced, FencepostError, Rewound, Unreachable
 from fencepost.model import Batch, TopicPartition
 
@@ -122,7 +122,7 @@ class Group:
 
     def _consumer(self, isolation: str) -> Consumer:
         if isolation not in self._consumers:
-            settings: dict[str, Any] = {**_QUICK, **librdkafka_settings(self._kafka), **_OURS}
+            settings: dict[str, Any] = {**_QUICK, **outsider_settings(self._kafka), **_OURS}
             own = {"group.id": self.name, "isolation.level": isolation}
             self._consumers[isolation] = Consumer({**settings, **own}, logger=librdkafka_log)
         return self._consumers[isolation]
