@@ -27,14 +27,14 @@ class Done:
         return found
 
 
-def _command(servers: str, *arguments: object) -> list[str]:
+def command(servers: str, *arguments: object) -> list[str]:
     given = [str(argument) for argument in arguments]
     return [sys.executable, "-m", "fencepost", "produce", "--bootstrap-server", servers, "--format", "json", *given]
 
 
 def produce(servers: str, *arguments: object, stdin: str = "") -> Done:
     done = subprocess.run(
-        _command(servers, *arguments), input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False
+        command(servers, *arguments), input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     return Done(done.returncode, done.stdout, done.stderr)
 
@@ -42,7 +42,7 @@ def produce(servers: str, *arguments: object, stdin: str = "") -> Done:
 def produce_until(condition: Callable[[], bool], servers: str, *arguments: object) -> bool:
     """Start it, and kill it with -9 when the condition holds. False: it ended by itself first."""
     with subprocess.Popen(
-        _command(servers, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command(servers, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
         identity = process.identify(running.pid)
         assert identity is not None

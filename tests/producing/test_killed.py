@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from collections import Counter, defaultdict
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from fencepost.model import EVENT_ID
@@ -21,7 +23,13 @@ BATCH = 4_000
 
 
 def lines_file(path: Path) -> Path:
-    path.write_text("".join(f'{{"id": {n}, "customer": "c{n % 20}"}}\n' for n in range(1, LINES + 1)))
+    """Packed where its name says so."""
+    content = "".join(f'{{"id": {n}, "customer": "c{n % 20}"}}\n' for n in range(1, LINES + 1)).encode()
+    if path.suffix == ".gz":
+        content = gzip.compress(content)
+    elif path.suffix == ".zst":
+        content = pa.compress(content, codec="zstd", asbytes=True)
+    path.write_bytes(content)
     return path
 
 
@@ -29,10 +37,12 @@ def size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def killed_again_and_again(topics: Topics, topic: str, guarantee: str, folder: Path, seed: int) -> tuple[int, Path]:
+def killed_again_and_again(
+    topics: Topics, topic: str, guarantee: str, folder: Path, seed: int, file: str = "big.jsonl"
+) -> tuple[int, Path]:
     """How many runs were killed, each after its journal had grown by a few lines, and the journal of all runs."""
     chance = random.Random(seed)
-    journal, source = folder / "journal", lines_file(folder / "big.jsonl")
+    journal, source = folder / "journal", lines_file(folder / file)
     what = ("--topic", topic, "--guarantee", guarantee, "--file", source, "--key", "customer")
     command = (*what, "--batch", BATCH, "--journal", journal)
     kills = 0
@@ -45,10 +55,19 @@ def killed_again_and_again(topics: Topics, topic: str, guarantee: str, folder: P
     return kills, journal
 
 
-@pytest.mark.parametrize("seed", [7, *(pytest.param(seed, marks=pytest.mark.proof) for seed in range(10, 15))])
-def test_exactly_once_every_line_is_there_once_and_in_order_per_key(topics: Topics, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "file"),
+    [
+        (7, "big.jsonl.gz"),
+        *(pytest.param(seed, "big.jsonl", marks=pytest.mark.proof) for seed in range(10, 15)),
+        pytest.param(15, "big.jsonl.zst", marks=pytest.mark.proof),
+    ],
+)
+def test_exactly_once_every_line_is_there_once_and_in_order_per_key(
+    topics: Topics, tmp_path: Path, seed: int, file: str
+) -> None:
     topic = topics.make(partitions=3)
-    kills, journal = killed_again_and_again(topics, topic, "exactly-once", tmp_path, seed)
+    kills, journal = killed_again_and_again(topics, topic, "exactly-once", tmp_path, seed, file)
     assert kills == KILLS, "it was through before"
     by_key: dict[bytes | None, list[int]] = defaultdict(list)
     for message in topics.read(topic):

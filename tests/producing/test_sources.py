@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import random
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +23,7 @@ from fencepost.producing.batches import Limits
 from fencepost.producing.events import Event
 from fencepost.producing.resuming import Errand, Run
 from fencepost.producing.sources import Numbered, Stream, numbered_orders
+from producing.commands import command as words_of
 from producing.commands import produce
 from producing.topics import Topics, header
 
@@ -303,3 +307,32 @@ def test_a_first_run_that_died_in_its_first_batch_is_not_taken_for_somebody_else
     assert len(topics.values(topic, "read_uncommitted")) == 10
     Run(topics.kafka, errand, numbered_orders(10)).carry()
     assert ids(topics, topic) == Counter(range(10))
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "csv"])
+def test_standard_input_has_keys_and_columns_and_may_be_packed(topics: Topics, layout: str) -> None:
+    topic = topics.make()
+    rows = {"jsonl": '{"id": 1}\n{"id": 2}\n', "csv": "id\n1\n2\n"}[layout]
+    command = words_of(topics.servers, "--topic", topic, "--input", layout, "--key", "id")
+    done = subprocess.run(command, input=gzip.compress(rows.encode()), capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(message.key() or b"" for message in topics.await_read(topic, 2)) == [b"1", b"2"]
+
+
+def test_what_cannot_be_sent_is_refused_and_nothing_is_destroyed(topics: Topics, tmp_path: Path) -> None:
+    topic, path = topics.make(), write(tmp_path / "orders.jsonl", range(5))
+    content = path.read_bytes()
+    (tmp_path / "notes").write_text("precious, and without a line end")
+    os.mkfifo(tmp_path / "fifo")
+    for more, why in (
+        (["--file", path, "--journal", path], "is one of the files that are sent"),
+        (["--file", path, "--journal", tmp_path / "notes"], "is no journal: it was left as it is"),
+        (["--file", path, "--journal", tmp_path / "fifo"], "is no file"),
+        (["--file", tmp_path / "fifo"], "is a named pipe"),
+    ):
+        refused = produce(topics.servers, "--topic", topic, *more)
+        assert (refused.code, refused.err.count("\n"), refused.out) == (2, 1, ""), refused.err
+        assert why in refused.err
+    assert path.read_bytes() == content
+    assert (tmp_path / "notes").read_text() == "precious, and without a line end"
+    assert topics.read(topic) == []

@@ -196,3 +196,27 @@ NAMES: dict[str, str] = {
     "system": "pg_catalog.pg_class",
 }
 """For topics, groups, tables, columns, pipelines, roles, files."""
+
+FILE_NAMES: dict[str, str] = {
+    name: text for name, text in NAMES.items() if text not in ("", ".", "..") and not set(text) & set("/\0")
+}
+"""What a file or a folder can be called."""
+FILE_NAMES = {name: text for name, text in FILE_NAMES.items() if len(text.encode()) < 256}
+
+JOURNALS: dict[str, bytes] = {
+    "text without a line end": b"precious",
+    "text": b"precious\nlines\n",
+    "half a line of text": b"precious\nlines and ha",
+    "JSON of others": b'{"id": 1}\n{"id": 2}\n',
+    "an array": b"[1]\n",
+    "a number": b"1\n",
+    "deep": b"[" * DEEP + b"\n",
+    "not UTF-8": b"\xff\xfe\x00\n",
+    "NUL": b"\x00" * 100,
+    "one long line": b"x" * 200_000,
+    "VerifiableProducer's": b'{"timestamp":1,"name":"startup_complete"}\n',
+    "begins like one": b'{"journals": 1}\n',
+    "half a key": b'{"journ": ',
+    "escape": b"\x1b[2J\n",
+}
+"""Files that are no journal, and must never be cut or appended to."""

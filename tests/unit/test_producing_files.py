@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.errors import PositionLost, Usage
-from fencepost.producing.files import Files, Reading
+from fencepost.producing.files import Files
 from fencepost.producing.layouts import Layout
+from fencepost.producing.lines import Reading
 from fencepost.producing.sources import Broken, Place
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -45,20 +46,35 @@ def init(
 def _write(folder: Path, output: OutputFormat) -> None:
     name = folder.resolve().name
     templates = files("fencepost.templates")
-    spec = templates.joinpath(FILE_NAME).read_text().format(name=name)
+    spec = templates.joinpath(FILE_NAME).read_text(encoding="utf-8").format(name=name)
     parse(spec)  # a folder's name may be no name for a pipeline
-    if (folder / FILE_NAME).exists():
-        raise Usage(f"{folder / FILE_NAME} exists already", "choose another folder")
+    texts = {FILE_NAME: spec, "transforms.py": templates.joinpath("transforms.py").read_text(encoding="utf-8")}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "transforms.py").write_text(templates.joinpath("transforms.py").read_text())
-        (folder / FILE_NAME).write_text(spec)
+        _write_new({folder / file: text for file, text in texts.items()})
+    except FileExistsError as error:
+        raise Usage(f"{error.filename} exists already, and stays as it is", "choose another folder") from error
     except OSError as error:
         raise Usage(f"{folder} cannot be written: {error.strerror}", "choose another folder") from error
     if output is OutputFormat.JSON:
         emit_json({"pipeline": name, "written": [str(folder / FILE_NAME), str(folder / "transforms.py")]})
     else:
-        say(f"{folder / FILE_NAME} and transforms.py written: cd {folder} && fencepost run --once")
+        there = shlex.quote(str(folder))
+        say(f"{folder / FILE_NAME} and transforms.py written: cd {there} && fencepost run --once")
+
+
+def _write_new(texts: dict[Path, str]) -> None:
+    """All of them or none; a file that is there is never touched."""
+    made: list[Path] = []
+    try:
+        for path, text in texts.items():
+            with path.open("x", encoding="utf-8") as file:
+                made.append(path)
+                file.write(text)
+    except OSError:
+        for path in made:
+            path.unlink()
+        raise
 
 
 def _prepare(path: Path | None, role: str | None, output: OutputFormat) -> None:

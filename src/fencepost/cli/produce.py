@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -16,7 +16,9 @@ from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from fencepost.producing.files import Reading
+    import io
+
+    from fencepost.producing.lines import Reading
     from fencepost.producing.sources import Source
 
 _SOURCE, _NUMBERS = "Source", "Numbered test events"
@@ -120,8 +122,8 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
     kafka = connection.kafka_settings()
     from fencepost.cli.produce_output import ProduceOutput
     from fencepost.producing.batches import Limits
-    from fencepost.producing.files import Reading
     from fencepost.producing.layouts import Layout
+    from fencepost.producing.lines import Reading
     from fencepost.producing.resuming import Errand, Run
     from fencepost.rules import Acks
 
@@ -150,12 +152,14 @@ def _numbers(count: int, keys: int, size: int) -> Source:
 
 
 def _lines(file: str | None, reading: Reading) -> Source:
-    from fencepost.producing import sources
     from fencepost.producing.files import Files
+    from fencepost.producing.piped import Piped
 
     if file is not None and file != "-":
         return Files(Path(file), reading)
-    return sources.Stream(sources.lines(sys.stdin.buffer))
+    if sys.stdin is None:
+        raise Usage("standard input is closed", "give --file FILE, or --count N")
+    return Piped(cast("io.BufferedReader", sys.stdin.buffer), reading)
 
 
 def _path_name(file: str | None) -> str:

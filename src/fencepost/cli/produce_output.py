@@ -15,6 +15,7 @@ from fencepost.errors import FencepostError
 from fencepost.guarantee import Guarantee
 from fencepost.producing.carrying import Carried, Carrier
 from fencepost.producing.files import Files
+from fencepost.producing.piped import Piped
 from fencepost.producing.resuming import Errand, Run
 from fencepost.producing.sources import Source
 from fencepost.rules import Acks
@@ -43,7 +44,7 @@ class ProduceOutput:
 
     def _report(self, run: Run, error: FencepostError | None) -> None:
         carried = run.carrier.carried if run.carrier else Carried()
-        skipped = self._source.broken if isinstance(self._source, Files) else []
+        skipped = self._source.broken if isinstance(self._source, Files | Piped) else []
         for file, line, reason in skipped[:_SHOWN]:
             note(f"skipped: {file} line {line}: {reason}")
         for number, reason in carried.refusals[:_SHOWN]:

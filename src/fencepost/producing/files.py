@@ -1,6 +1,7 @@
 """A file, or the files of a folder by name, as a source that can be read again from any line.
 
 A place is a file, a byte in it, and the checksum of everything before that byte: what was sent must still be there.
+Bytes are those of the lines: in a file that is packed they are counted as they come out.
 """
 
 from __future__ import annotations
@@ -14,21 +15,12 @@ from zlib import crc32
 
 from fencepost.errors import PositionLost, Usage
 from fencepost.producing.events import Event
-from fencepost.producing.layouts import Decode, Layout, decoder, layout_of
+from fencepost.producing.layouts import Decode, Layout, layout_of
+from fencepost.producing.lines import LONGEST_ROW, Reading, Row, decoder_of, event_of, rows
+from fencepost.producing.opening import BLOCK, BOM, head_of, opened, require_file, require_lines
 from fencepost.producing.sources import Broken, Place, fingerprint_of
 
 _HEAD = 64 * 1024  # bytes of the first file that tell a source from others
-_BLOCK = 1024 * 1024
-_LONGEST_ROW = 4 * 1024 * 1024  # a quote that is never closed must not take the whole file along
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How lines become events."""
-
-    layout: Layout | None = None  # None: by each file's suffix
-    key: str | None = None  # the field whose value is the event's key
-    skip_broken: bool = False
 
 
 @dataclass
@@ -47,17 +39,21 @@ class Files:
     def __init__(self, path: Path, reading: Reading | None = None) -> None:
         """Raises Usage when there is nothing to read there."""
         self._reading = reading or Reading()
-        self._single = not path.is_dir()
         try:
+            self._single = not path.is_dir()
             self._paths = [path] if self._single else _files_of(path)
             self._size = sum(one.stat().st_size for one in self._paths)
-            self._first = f"{self._paths[0].name}\n".encode() + _head(self._paths[0]) if self._paths else b""
+            for one in self._paths:
+                require_file(one)
+                self._require_lines(one)
         except OSError as error:
             raise Usage(f"{path} cannot be read: {error.strerror}", "give a file, a folder, or - for stdin") from error
+        except Broken as error:
+            raise Usage(error.message, error.remedy) from error
         if not self._paths:
             raise Usage(f"{path} has no files", "files whose names begin with a dot do not count")
         self.path = path
-        self.fingerprint = fingerprint_of(self._first)
+        self.fingerprint = fingerprint_of(os.fsencode(self._paths[0].name) + b"\n" + head_of(self._paths[0], _HEAD))
         self._at = 0  # the file that is being read
         self._spot = _Spot()
         self.broken: list[tuple[str, int, str]] = []  # file, line in it, reason: those that were skipped
@@ -66,6 +62,19 @@ class Files:
     def size(self) -> int:
         """Bytes, of all files."""
         return self._size
+
+    def holds(self, path: Path) -> bool:
+        """Is that file one of those that are read, now or at the next run?"""
+        here = self._paths if self._single else [self.path / path.name]
+        return any(_same(one, path) for one in here)
+
+    def _require_lines(self, path: Path) -> None:
+        """Raises Usage for a file that has none, unless somebody said what it is."""
+        layout = self._reading.layout or layout_of(path)
+        if self._reading.layout is not Layout.TEXT:
+            head = head_of(path)
+            judged_by_line = layout is Layout.JSONL or self._reading.layout is not None
+            require_lines(head.replace(b"\x00", b"") if judged_by_line else head, str(path), layout)
 
     def place(self) -> Place:
         return {
@@ -98,13 +107,13 @@ class Files:
         """Which of the files the place is in, when everything before it is still as it was."""
         at = 0 if self._single else self._require_same_before(place)
         path = self._paths[at]
-        if path.stat().st_size < place["byte"]:
+        size, checksum = _checksum(path, int(place["byte"]))
+        if size < place["byte"]:
             raise PositionLost(
-                f"{path} has {path.stat().st_size} bytes, and {place['byte']} of it were sent: it is another file"
-                " now, or was cut",
+                f"{path} has {size} bytes, and {place['byte']} of it were sent: it is another file now, or was cut",
                 "bring the old one back, or send this one under another --name",
             )
-        if _checksum(path, int(place["byte"])) != place["crc32"]:
+        if checksum != place["crc32"]:
             raise PositionLost(
                 f"the first {place['byte']} bytes of {path} are not those that were sent",
                 "bring the old file back, or send this one under another --name",
@@ -127,22 +136,24 @@ class Files:
         return at
 
     def _events(self, path: Path) -> Iterator[Event]:
-        with path.open("rb", buffering=_BLOCK) as file:
+        with opened(path) as file:
             layout = self._reading.layout or layout_of(path)
-            header = file.readline() if layout is Layout.CSV else b""
+            mark = BOM if file.read(len(BOM)) == BOM else b""  # says how the file is written, and is in no line
+            file.seek(len(mark))
+            header = file.readline(LONGEST_ROW) if layout is Layout.CSV else b""
             if self._spot.byte == 0:
+                self._step(mark, 0)
                 self._step(header)
-            decode = _decoder(path, layout, header, self._reading.key)
+            decode = decoder_of(str(path), layout, header, self._reading.key)
             file.seek(self._spot.byte)
             self._require_line_start(path, file)
-            yield from self._decoded(path, _rows(file, layout), decode)
+            yield from self._decoded(path, rows(file, layout), decode)
 
-    def _decoded(self, path: Path, rows: Iterator[bytes], decode: Decode) -> Iterator[Event]:
-        for raw in rows:
-            text = raw.rstrip(b"\r\n")
+    def _decoded(self, path: Path, found: Iterator[Row], decode: Decode) -> Iterator[Event]:
+        for row in found:
             number = self._spot.number + 1
             try:
-                event = Event(*decode(text), -1, number) if text else None
+                event = event_of(row, decode, number)
             except Broken as error:
                 event = None
                 line = self._spot.line + 1
@@ -150,21 +161,21 @@ class Files:
                     remedy = "mend the line and go on, or give --errors skip"
                     raise Broken(f"{path} line {line}: {error.message}", remedy) from error
                 self.broken.append((str(path), line, error.message))
-            self._step(raw)
+            self._step(row.raw, 0 if row.piece else None)
             if event is not None:
                 yield event
 
-    def _step(self, raw: bytes) -> None:
+    def _step(self, raw: bytes, lines: int | None = None) -> None:
         spot = self._spot
         spot.byte += len(raw)
         spot.checksum = crc32(raw, spot.checksum)
-        lines = raw.count(b"\n") or bool(raw)
+        lines = (raw.count(b"\n") or bool(raw)) if lines is None else lines
         spot.line += lines
         spot.number += lines
 
     def _require_line_start(self, path: Path, file: IO[bytes]) -> None:
         """The last line of a file may have been sent without its end: then it must not have grown since."""
-        if self._spot.byte == 0:
+        if self._spot.line == 0:
             return
         file.seek(self._spot.byte - 1)
         before, after = file.read(1), file.read(1)
@@ -181,28 +192,6 @@ class Files:
         self._spot.number -= 1
 
 
-def _decoder(path: Path, layout: Layout, header: bytes, key: str | None) -> Decode:
-    try:
-        return decoder(layout, header, key)
-    except Broken as error:
-        raise Broken(f"{path} line 1: {error.message}", "give it a header that names the columns") from error
-
-
-def _rows(file: IO[bytes], layout: Layout) -> Iterator[bytes]:
-    if layout is not Layout.CSV:
-        yield from file
-        return
-    row, open_quotes = b"", 0
-    for raw in file:
-        row += raw
-        open_quotes ^= raw.count(b'"') & 1
-        if not open_quotes or len(row) > _LONGEST_ROW:
-            yield row
-            row, open_quotes = b"", 0
-    if row:
-        yield row
-
-
 def _files_of(folder: Path) -> list[Path]:
     """In the order of their names' bytes, which is the same everywhere."""
     found = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
@@ -213,15 +202,18 @@ def _count_and_checksum(paths: list[Path]) -> list[int | str]:
     return [len(paths), f"{crc32(b'/'.join(os.fsencode(path.name) for path in paths)):08x}"]
 
 
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_HEAD)
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them is not there yet
+        return one.absolute() == other.absolute()
 
 
-def _checksum(path: Path, size: int) -> str:
-    found = 0
-    with path.open("rb") as file:
-        while size > 0 and (block := file.read(min(size, _BLOCK))):
+def _checksum(path: Path, size: int) -> tuple[int, str]:
+    """How many of the first bytes there are, and their checksum."""
+    found, done = 0, 0
+    with opened(path) as file:
+        while done < size and (block := file.read(min(size - done, BLOCK))):
             found = crc32(block, found)
-            size -= len(block)
-    return f"{found:08x}"
+            done += len(block)
+    return done, f"{found:08x}"

@@ -6,31 +6,44 @@
     {"begin": 3} {"commit": 3} {"abort": 3} {"unclear": 3}
 
 Every line is with the operating system before the producer goes on, so that kill -9 leaves the truth: what was meant
-and has no outcome is unknown. The last line may be torn.
+and has no outcome is unknown. The last line may be torn. Only a journal is appended to: any other file stays as it is.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from fencepost.errors import Usage
 from fencepost.producing.book import Settled
 
+_HEADER = b'{"journal": 1, "topic": '  # what the first line begins with
+_LONGEST_HEADER = 64 * 1024
+
 
 class Journal:
     """One file, one session of one producer."""
 
+    _file = -1
+
     def __init__(self, path: Path | str, topic: str, guarantee: str) -> None:
-        """Raises Usage when the file cannot be written."""
+        """Raises Usage when the file cannot be written, is no journal, or is another producer's at this moment."""
         self._path = Path(path)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # or a FIFO would be waited for
         try:
-            self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = os.open(self._path, flags, 0o644)
+            self._require_journal()
+            self._drop_torn_line()
         except OSError as error:
+            self.close()
             raise self._unwritable(error) from error
-        self._drop_torn_line()
+        except Usage:
+            self.close()
+            raise
         self._topic, self._guarantee = topic, guarantee
         self._begun = False
         self.producer = ""  # whose events follow; known before the first of them
@@ -53,6 +66,21 @@ class Journal:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def _require_journal(self) -> None:
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise Usage(f"the journal {self._path} is no file", "give a file, which is made if it is not there")
+        first = os.pread(self._file, _LONGEST_HEADER, 0)
+        if first and not _begins_a_journal(first):
+            raise Usage(
+                f"{self._path} is there, and is no journal: it was left as it is", "give the journal another name"
+            )
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed, or its process is gone
+        except BlockingIOError as error:
+            raise Usage(
+                f"another producer writes the journal {self._path}", "give each producer a journal of its own"
+            ) from error
 
     def _drop_torn_line(self) -> None:
         """Half a line of a session that was killed: what it meant was not sent yet, what it knew is unknown now."""
@@ -78,6 +106,18 @@ class Journal:
 
     def _unwritable(self, error: OSError) -> Usage:
         return Usage(f"the journal {self._path} cannot be written: {error.strerror}", "give a file that can be")
+
+
+def _begins_a_journal(first: bytes) -> bool:
+    """Its first line is ours; where there is no other, half of it may be all that a kill left."""
+    line, end, _ = first.partition(b"\n")
+    if not end:
+        return line.startswith(_HEADER) or _HEADER.startswith(line)
+    try:
+        header = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(header, dict) and "journal" in header
 
 
 class NoJournal:

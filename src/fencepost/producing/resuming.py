@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
@@ -10,11 +11,12 @@ from pathlib import Path
 
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.positions import TopicReader
-from fencepost.errors import PositionLost, UnsupportedGuarantee
+from fencepost.errors import PositionLost, UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.producing.batches import Limits
 from fencepost.producing.bookmark import Bookmark
 from fencepost.producing.carrying import Carrier
+from fencepost.producing.files import Files
 from fencepost.producing.producer import Producer
 from fencepost.producing.sources import Place, Source
 from fencepost.rules import Acks
@@ -41,7 +43,8 @@ class Errand:
 
 def file_name(path: Path) -> str:
     """A name for a file or folder, the same for as long as it stays where it is."""
-    return f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    shown = path.name.encode("utf-8", "backslashreplace").decode()  # a name need not be UTF-8, a group's must
+    return f"{shown}-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]}"
 
 
 class Run:
@@ -60,6 +63,8 @@ class Run:
                 Guarantee.AT_LEAST_ONCE,
                 "or write it to a file first",
             )
+        if errand.journal is not None and isinstance(source, Files) and source.holds(errand.journal):
+            raise Usage(f"the journal {errand.journal} is one of the files that are sent", "keep it elsewhere")
         atomic = errand.guarantee is Guarantee.EXACTLY_ONCE
         self.producer = Producer(
             errand.topic,

@@ -111,13 +111,6 @@ def numbered_orders(count: int, keys: int = CUSTOMERS, size: int = 0) -> Numbere
     return Numbered(lambda after: orders(count, keys, size, after), f"orders keys={keys} size={size}")
 
 
-def lines(source: Iterable[bytes]) -> Iterator[Event]:
-    """One event per line, without its line end; empty lines are none."""
-    for line in source:
-        if text := line.rstrip(b"\r\n"):
-            yield Event(text)
-
-
 def replayed(events: list[Event], fingerprint: str) -> Numbered:
     """A list as a source."""
     return Numbered(lambda after: islice(events, after, None), fingerprint)
