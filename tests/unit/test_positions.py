@@ -26,7 +26,7 @@ def ids(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A cluster that holds just these topics, with these ids."""
     ids = {"orders": "a", "refunds": "b"}
 
-    def described(_cluster: object, topic: str) -> tuple[str, list[int]]:
+    def described(_cluster: object, topic: str, _seen: int = 1) -> tuple[str, list[int]]:
         return ids[topic], [at.partition for at in BOUNDS if at.topic == topic]
 
     def offsets(_cluster: object, partitions: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
