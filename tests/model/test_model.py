@@ -1,13 +1,17 @@
-"""The product against its model."""
+"""The product against its model: drawn pipelines and histories on real Kafka and PostgreSQL, beside the oracle.
+
+`MODEL_SEED` and `MODEL_EXAMPLES` say which examples, and how many; a failure prints both.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from random import SystemRandom
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from fencepost.consuming import member
 from fencepost.local import Stack
@@ -16,21 +20,46 @@ from model.drawing import cases
 from model.driving import Field
 from model.playing import play
 
+GATE = (13, 100)  # the seed, and how many examples
+PROOF = 2_000
+PHASES = (Phase.generate, Phase.shrink)
+
 
 @pytest.fixture(scope="module")
 def field(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(member, "POLL_SECONDS", 0.02)  # a read waits so long for a full batch: many short runs
+        patched.setattr(member, "POLL_SECONDS", 0.02)  # a read waits so long for a full batch, and runs here are short
         yield Field(stack, Path(tmp_path_factory.mktemp("model")))
 
 
-@settings(
-    max_examples=int(os.environ.get("MODEL_EXAMPLES", "100")),
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-@given(case=cases())
-def test_the_product_does_what_its_model_says(field: Field, case: Case) -> None:
-    play(field, case)
+def explore(field: Field, number: int, examples: int, engine: str = "python") -> None:
+    """Play so many examples. The first that fails is made as small as it can be, and told."""
+
+    @seed(number)
+    @settings(
+        max_examples=examples, deadline=None, database=None, phases=PHASES, suppress_health_check=list(HealthCheck)
+    )
+    @given(case=cases(engine))
+    def agrees(case: Case) -> None:
+        play(field, case)
+
+    try:
+        agrees()
+    except BaseException as failure:
+        failure.add_note(f"again with MODEL_SEED={number} MODEL_EXAMPLES={examples}")
+        raise
+
+
+@pytest.mark.timeout(1_800)
+def test_some_hundred_pipelines_do_what_the_model_says(field: Field) -> None:
+    number, examples = GATE
+    explore(field, int(os.environ.get("MODEL_SEED", number)), int(os.environ.get("MODEL_EXAMPLES", examples)))
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(14_400)
+def test_thousands_do_with_a_new_seed_each_time(field: Field, capsys: pytest.CaptureFixture[str]) -> None:
+    number = int(os.environ.get("MODEL_SEED", SystemRandom().getrandbits(32)))
+    with capsys.disabled():
+        print(f" MODEL_SEED={number} ", end="", flush=True)  # noqa: T201 (whoever sees it fail wants it)
+    explore(field, number, int(os.environ.get("MODEL_EXAMPLES", PROOF)))

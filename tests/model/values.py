@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import struct
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -70,11 +69,6 @@ def _integer(declared: str, postgres: str, bits: int) -> Kind:
     return _kind(declared, postgres, good, (str(most), str(-most - 1), "1.0", '"1"', "true", "[]", DIGITS))
 
 
-def single(number: float) -> float:
-    """As a column of four bytes holds it."""
-    return float(struct.unpack("f", struct.pack("f", number))[0])
-
-
 def _time(*parts: int) -> datetime:
     return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
 
@@ -92,7 +86,7 @@ KINDS: dict[str, Kind] = {
         _kind(
             "float",
             "real",
-            {"1.5": 1.5, "0.1": single(0.1), "3": 3.0, '"NaN"': nan, '"-Infinity"': -inf, "-0.0": -0.0},
+            {"1.5": 1.5, "0.1": 0.1, "3": 3.0, '"NaN"': nan, '"-Infinity"': -inf, "-0.0": -0.0},
             _NO_NUMBERS,
         ),
         _kind(
