@@ -110,15 +110,16 @@ def _places(world: World) -> Iterator[tuple[Place, tuple[frozenset[str], int]]]:
 
 def _fates(world: World, place: Place, rows: int) -> frozenset[str]:
     slot, offset = place
-    if offset >= world.positions[slot]:
-        return frozenset({"landed", "waiting"} if rows else {"waiting"})
     if rows:
         return frozenset({"landed"})
     if world.dead[place]:
         return frozenset({"dead"})
+    if offset >= world.positions[slot]:
+        return frozenset({"waiting"})
     if place in world.lost:
         return frozenset({"unknown"})
-    return frozenset({"filtered", "unknown"} if world.case.guarantee == "at-most-once" else {"filtered"})
+    nothing = "no-row" if world.case.key else "filtered"
+    return frozenset({nothing, "unknown"} if world.case.guarantee == "at-most-once" else {nothing})
 
 
 def _audit(world: World, play: Play) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -121,7 +122,7 @@ class Play:
         declared["sink"]["options"]["dsn"] = self._field.dsn
         return declared | {"kafka": self._field.kafka}
 
-    @property
+    @cached_property
     def spec(self) -> PipelineSpec:
         return load(self.path)
 
