@@ -152,6 +152,19 @@ def test_a_new_partition_is_read_from_its_first_record(flow: Flow) -> None:
     assert sorted(flow.landed()) == list(range(10, 40))
 
 
+def test_the_audit_misses_nothing_that_lies_before_the_start(flow: Flow) -> None:
+    flow.produce(range(10))
+    parts: dict[str, Any] = {**PYTHON, "source": {"topic": flow.name, "value": "json", "schema": SCHEMA}}
+    parts["source"]["start"] = "latest"
+    flow.run(**parts)
+    assert audit(of_pipeline(load(flow.declare(**parts)))).verdict is Verdict.HOLDS  # no commit moved the position
+    flow.produce(range(10, 14))
+    flow.run(**parts)
+    flow.sql(f"DELETE FROM {flow.name} WHERE id = 12")
+    found = audit(of_pipeline(load(flow.declare(**parts))))
+    assert (found.verdict, found.hops[-1].missing) == (Verdict.BROKEN, 1)
+
+
 def test_plan_says_what_a_run_would_do(flow: Flow) -> None:
     flow.produce(range(30))
     plan = plan_pipeline(load(flow.declare(**PYTHON)), offline=False)

@@ -71,12 +71,12 @@ def find_scope(request: AuditRequest) -> Scope:
     """Positions are read before anything else, so that what lands meanwhile lies beyond them."""
     cluster = Cluster(request.kafka)
     topic = TopicReader(cluster, *request.topics)
-    positions, spans = _stored(request, topic)
+    positions, spans, untouched = _stored(request, topic)
     partitions = topic.require_same()
     first, _ = topic.bounds(partitions)
     ends = committed_ends(cluster, partitions)
     begin, until = _limits(topic, request, first, ends)
-    carried = starts(spans)
+    carried = {**untouched, **starts(spans)}
     ranges = {}
     for at in partitions:
         start = max(first[at], carried.get(at, first[at]), begin[at])
@@ -107,13 +107,16 @@ def drained(request: AuditRequest, patience: float) -> bool:
 
 
 def _reached(request: AuditRequest, topic: TopicReader, ends: Mapping[TopicPartition, int]) -> bool:
-    positions, _ = _stored(request, topic)
+    positions, _, _ = _stored(request, topic)
     return all(positions.get(at, 0) >= end for at, end in ends.items())
 
 
-def _stored(request: AuditRequest, topic: TopicReader) -> tuple[dict[TopicPartition, int], list[LandedSpan]]:
+def _stored(
+    request: AuditRequest, topic: TopicReader
+) -> tuple[dict[TopicPartition, int], list[LandedSpan], dict[TopicPartition, int]]:
+    """Every position, the spans, and the positions that no commit has moved: nothing before them was carried."""
     if request.pipeline is None or request.dsn is None:
-        return {}, []
+        return {}, [], {}
     with reader(request.dsn) as connection:
         rows = stored_positions(connection, request.ledger_schema, request.pipeline)
         spans = [
@@ -121,7 +124,9 @@ def _stored(request: AuditRequest, topic: TopicReader) -> tuple[dict[TopicPartit
             for at in stored_spans(connection, request.ledger_schema, request.pipeline)
         ]
     require_same_topics(rows, topic)
-    return {TopicPartition(row.topic, row.partition): row.position for row in rows}, spans
+    positions = {TopicPartition(row.topic, row.partition): row.position for row in rows}
+    moved = {TopicPartition(row.topic, row.partition) for row in rows if row.moved_at is not None}
+    return positions, spans, {at: position for at, position in positions.items() if at not in moved}
 
 
 def require_same_topics(stored: Iterable[StoredPosition], topic: TopicReader) -> None:
