@@ -16,7 +16,8 @@ from fencepost.status import pipeline_status
 from model.case import Behaviour, Existing
 from model.driving import Play
 from model.making import Row
-from model.oracle import Place, World
+from model.oracle import World
+from model.seen import Place
 from model.tables import FILLED
 
 FEW = 5  # of what differs is shown

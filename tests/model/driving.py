@@ -29,7 +29,7 @@ from fencepost.pipeline import Pipeline, Summary
 from fencepost.repositioning import carry_out, propose
 from fencepost.spec import PipelineSpec, load
 from model.case import Case, Change, Record, Slot, Turn
-from model.oracle import Place, Seen, SpanSeen
+from model.seen import Place, Seen, SpanSeen
 from model.tables import create_table
 
 ANY_TIME = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.after.max.ms": str(2**63 - 1)}

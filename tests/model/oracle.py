@@ -8,38 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
 from model.case import Case, Change, Existing, Record, Slot
+from model.ending import ended_so, went_on
 from model.making import Made, Row, made_of, refusal, wrong_types
-
-Place = tuple[Slot, int]
-IN_A_ROW = 10  # so many bad records and no good one stop a run, unless the pipeline says otherwise
-
-
-@dataclass(frozen=True)
-class SpanSeen:
-    """What a commit of the run covered, as the ledger tells."""
-
-    slot: Slot
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Seen:
-    """How a run ended, and what stands where behind it."""
-
-    ended: str  # "well", "crashed", "refused" (Usage, Refused, Poison), or the name of any other error
-    told: str = ""  # what it said
-    named: tuple[Place, ...] = ()  # the records that it blamed
-    positions: Mapping[Slot, int] = field(default_factory=dict)
-    dead: Counter[Place] = field(default_factory=Counter)  # all that are in the dead letters' table
-    crashed: tuple[str, Slot, int, int] | None = None  # behind which step of which span it died
-    changed: Change | None = None  # what was done to the table meanwhile
-    spans: tuple[SpanSeen, ...] = ()
+from model.seen import Place, Seen
 
 
 class World:
@@ -92,8 +67,8 @@ class World:
             yield from self._carried(slot, start, end, seen, (new, mixed), again=True)
         if seen.changed is Change.DROP:
             self._forget("a")
-        yield from self._ended_so(seen, before, bad)
-        yield from self._braked(seen, new)
+        yield from ended_so(self, seen, before, bad)
+        yield from went_on(self, seen, new)
         self.dead = dead_before + new
         if new - self._allowed:
             yield f"dead letters that are none: {sorted(new - self._allowed)}"
@@ -208,42 +183,6 @@ class World:
         self._added = [row.without(column) for row in self._added]
         self._by_key = {key: row.without(column) for key, row in self._by_key.items()}
 
-    # -- how it ended
-
-    def _ended_so(self, seen: Seen, before: Mapping[Slot, int], bad: set[Place]) -> Iterator[str]:
-        waiting = {slot: self.ends[slot] - at for slot, at in self.positions.items() if at < self.ends[slot]}
-        match seen.ended:
-            case "well":
-                if waiting:
-                    yield f"it ended well, and has not read {waiting}"
-            case "crashed":
-                if seen.crashed is None:
-                    yield f"it died by itself: {seen.told}"
-            case "refused":
-                strangers = [place for place in seen.named if place not in bad]
-                if strangers and not self._at_fault(seen):
-                    yield f"it blames records that are good, {strangers}: {seen.told}"
-                if not self._at_fault(seen) and not self._may_stop(before, bad):
-                    yield f"it refused, and there was nothing to refuse: {seen.told}"
-            case _:
-                yield f"it ended with {seen.ended}: {seen.told}"
-
-    def _at_fault(self, seen: Seen) -> bool:
-        """The table is, not a record."""
-        faults = (Existing.GENERATED, Existing.MISSING, Existing.REQUIRED)
-        return seen.changed is not None or self.case.existing in faults or bool(self.unholdable)
-
-    @property
-    def unholdable(self) -> str:
-        """Why the pipeline is refused before anything moves."""
-        case = self.case
-        in_order = case.deletes or (not case.provenance and not case.order_by)
-        if case.mode == "upsert" and in_order and case.guarantee != "exactly-once":
-            return "an older event that comes again cannot be told from a newer one"
-        if case.dead_letter and not case.provenance:
-            return "dead letters need provenance"
-        return ""
-
     def _bad_ones(self, before: Mapping[Slot, int], mixed: Counter[Any]) -> set[Place]:
         """Records that must or may be refused by a run that reads everything."""
         found = set()
@@ -258,35 +197,6 @@ class World:
                     self._land(made)
         self._added, self._by_key = kept
         return found
-
-    def _may_stop(self, before: Mapping[Slot, int], bad: set[Place]) -> bool:
-        if not self.case.dead_letter:
-            return any(offset >= self.positions[slot] for slot, offset in bad)
-        share = self.case.max_share
-        if share is not None and share >= 1:
-            return False
-        return any(self._brakes(slot, before[slot], bad) for slot in self.case.slots)
-
-    def _brakes(self, slot: Slot, start: int, bad: set[Place]) -> bool:
-        """May so many bad ones in this slot be too many? Of a longer part one of these lengths has the same share."""
-        marks = [(slot, offset) in bad for offset in sorted(self.log[slot]) if offset >= start]
-        share = 1.0 if self.case.max_share is None else self.case.max_share
-        for size in range(IN_A_ROW, 2 * IN_A_ROW):
-            for at in range(len(marks) - size + 1):
-                count = sum(marks[at : at + size])
-                if count == size or count > share * size:
-                    return True
-        return False
-
-    def _braked(self, seen: Seen, dead: Counter[Place]) -> Iterator[str]:
-        """Spans that were committed, and should have stopped the run."""
-        share = 1.0 if self.case.max_share is None else self.case.max_share
-        for span in seen.spans:
-            there = [offset for offset in self.log[span.slot] if span.start <= offset < span.end]
-            bad = sum(1 for offset in there if dead[span.slot, offset])
-            all_of_them = self.case.max_share is None and bad == len(there)
-            if len(there) >= IN_A_ROW and (all_of_them or bad > share * len(there)):
-                yield f"{bad} of {len(there)} went to the dead letters, and the run did not stop: {span}"
 
 
 def _rank(value: Any) -> tuple[int, Any]:

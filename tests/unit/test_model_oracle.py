@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from model.case import Behaviour, Case, Change, Existing, Record
-from model.oracle import Seen, SpanSeen, World
+from model.oracle import World
+from model.seen import Seen, SpanSeen
 from model.values import BAD, KINDS
 
 SLOT = (0, 0)
