@@ -34,7 +34,8 @@ ALLOWED = {
     "audit": CORE | {"outcome", "cluster", "sinks", "spec", "spark"},
     "spark": CORE
     | {"delivery", "rules", "news", "gaps", "spec", "transforms", "halving", "rows", "cluster", "sinks", "machine"},
-    "rows": {"errors", "model", "halving", "transforms", "sinks"},
+    "conforming": {"errors", "sinks"},
+    "rows": {"errors", "model", "halving", "transforms", "conforming", "sinks"},
     "consuming": CORE
     | {"delivery", "rules", "news", "gaps", "patience", "spec", "transforms", "rows", "halving", "cluster", "sinks"},
     "standby": {"errors", "news", "spec", "sinks"},

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fencepost.conforming import conformed, twice
 from fencepost.errors import FencepostError, Poison, Refused, Usage
 from fencepost.halving import bad_ones
 from fencepost.model import TopicPartition
@@ -50,6 +51,7 @@ class RowShape:
     arrow: FunctionName | None = None  # a transform of record batches, applied in the task itself
     flat: bool = True  # what is nested becomes JSON text, as tables want it
     tombstones: bool = False  # with provenance: say of each row whether its event has no value
+    made: pa.Schema | None = None  # with a transform: what it gave when it was tried, and has to give for each batch
 
     @cached_property
     def _transform(self) -> ArrowTransform | None:
@@ -61,6 +63,10 @@ class RowShape:
         for batch in batches:
             made = self._made_or_poison(partition, batch)
             yield self._with_provenance(partition, made, count) if self.provenance else _without(made, FROM)
+
+    def tried(self, source: pa.Schema) -> RowShape:
+        """The same, holding the transform to the columns that it makes of a batch of this schema without rows."""
+        return replace(self, made=self.made_schema(source)) if self.arrow else self
 
     def made_schema(self, source: pa.Schema) -> pa.Schema:
         """What the transform makes of batches of this schema: it is tried on one without rows."""
@@ -76,7 +82,9 @@ class RowShape:
 
     def schema(self, source: pa.Schema) -> pa.Schema:
         """The columns that the sink gets for batches of this schema."""
-        made = self.made_schema(source)
+        made = self.made or self.made_schema(source)
+        if (repeated := twice(made.names)) is not None:
+            raise Usage(f"the transform gives column {repeated!r} twice", "rename one of them")
         columns = [field for field in made if field.name != FROM]
         return pa.schema([*columns, *PROVENANCE] if self.provenance else columns)
 
@@ -86,7 +94,8 @@ class RowShape:
         made = self._transform(batch)
         if not isinstance(made, pa.RecordBatch):
             raise Refused(f"{self.arrow} returned {type(made).__name__}, not a pyarrow.RecordBatch")
-        return _nested_as_json(made) if self.flat else made
+        made = _nested_as_json(made) if self.flat else made
+        return conformed(made, self.made, FROM, self.arrow) if self.made else made
 
     def _made_or_poison(self, partition: TopicPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What the transform makes of the batch; where it fails, the records on which it does."""

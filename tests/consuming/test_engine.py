@@ -25,7 +25,7 @@ from fencepost.cluster.topics import TopicRequest, create_topic
 from fencepost.consuming.consumer import Consumption
 from fencepost.consuming.events import Event
 from fencepost.consuming.settings import ConsumerSettings
-from fencepost.errors import Poison, PositionLost, UnsupportedGuarantee, Usage
+from fencepost.errors import Poison, PositionLost, Refused, UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
 from fencepost.news import Started
@@ -86,6 +86,34 @@ def test_an_arrow_transform_has_the_events_with_their_headers(flow: Flow) -> Non
     assert run.rows == 10
     assert flow.sql(f"SELECT id, header FROM {flow.name} ORDER BY id") == [(id_, "h") for id_ in range(10)]
     assert flow.positions() == flow.ends()  # of what was filtered too
+
+
+FICKLE = """
+import pyarrow as pa
+def f(events):
+    ids, place = events.column('id'), events.column('_from')
+    swapped = len(ids) and ids[0].as_py() >= 20
+    names = ['down', 'up', '_from'] if swapped else ['up', 'down', '_from']
+    columns = {'up': ids, 'down': pa.array([-i for i in ids.to_pylist()], pa.int64()), '_from': place}
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
+def g(events):
+    return f(events) if len(events) == 0 else f(events).select(['up', '_from'])
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "upsert", "key": ["up"]}], ids=["append", "upsert"])
+def test_an_arrow_transforms_columns_go_by_their_names(flow: Flow, options: dict[str, Any]) -> None:
+    (flow.folder / "fickle.py").write_text(FICKLE)
+    flow.produce(range(20))
+    flow.run(engine="python", transform={"arrow": "fickle.py:f"}, options=options)
+    flow.produce(range(20, 40))
+    flow.run(engine="python", transform={"arrow": "fickle.py:f"}, options=options)
+    assert flow.sql(f"SELECT up, down FROM {flow.name} ORDER BY up") == [(id_, -id_) for id_ in range(40)]
+    before = flow.positions()
+    flow.produce(range(40, 42))
+    with pytest.raises(Refused, match="no column 'down'"):
+        flow.run(engine="python", transform={"arrow": "fickle.py:g"}, options=options)
+    assert flow.positions() == before
 
 
 def test_sql_is_sparks_and_is_refused_before_anything_moves(flow: Flow) -> None:

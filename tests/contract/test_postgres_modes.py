@@ -276,7 +276,7 @@ def test_a_row_that_does_not_know_its_event_is_no_delete(keyed: Maker) -> None:
     assert shop.table() == {1: "a", 2: "from 2"}
 
 
-TWINS = {  # keys that Arrow tells apart and the table does not
+TWINS: dict[str, tuple[str | float, ...]] = {  # keys that Arrow tells apart and the table does not
     "double precision": (math.nan, math.nan, math.nan),
     "jsonb": ('{"a":1}', '{"a": 1}', '{"a":1.0}'),
 }

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 
+from fencepost.errors import Refused
 from spark.flows import Flow
 
 TYPES: dict[str, tuple[str, str, Any]] = {
@@ -107,6 +108,23 @@ def test_an_arrow_function_may_drop_rows_and_make_columns(flow: Flow) -> None:
         (id_, 2 * id_, {"a": id_, "b": str(id_)}, id_ // 2) for id_ in range(0, 100, 2)
     ]
     assert flow.positions() == {0: 50, 1: 50}
+
+
+@pytest.mark.proof
+def test_an_arrow_functions_columns_go_by_their_names(flow: Flow) -> None:
+    flow.produce(range(4_000))  # two record batches a partition, of which the second comes with other ideas
+    flow.run(transform={"arrow": "spark.transforms:either_way"})
+    expected = [(id_, -id_) for id_ in range(4_000)]
+    assert flow.sql(f"SELECT up, down FROM {flow.name} ORDER BY up") == expected
+
+
+@pytest.mark.proof
+def test_an_arrow_function_that_forgets_a_column_is_refused_and_nothing_moves(flow: Flow) -> None:
+    flow.produce(range(100))
+    with pytest.raises(Refused, match="no column 'down'"):
+        flow.run(transform={"arrow": "spark.transforms:half"}, on_error="dead_letter")
+    assert flow.landed("up") == []
+    assert set(flow.positions().values()) <= {0}
 
 
 def test_a_transform_that_gives_nothing_advances_and_the_positions_are_mirrored_as_a_group(flow: Flow) -> None:

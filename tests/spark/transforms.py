@@ -76,6 +76,20 @@ def even_ones(events: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(made).filter(pc.equal(pc.bit_wise_and(ids, 1), 0))
 
 
+def either_way(events: pa.RecordBatch) -> pa.RecordBatch:
+    """Two columns of one type, which change places."""
+    ids = events.column("id")
+    made = {"up": ids, "down": pc.negate(ids), "_from": events.column("_from")}
+    swapped = len(ids) and ids[0].as_py() >= 2_000
+    return pa.RecordBatch.from_pydict({name: made[name] for name in (("down", "up", "_from") if swapped else made)})
+
+
+def half(events: pa.RecordBatch) -> pa.RecordBatch:
+    """One of the columns only where there are no rows."""
+    made = either_way(events)
+    return made.drop_columns(["down"]) if made.num_rows else made
+
+
 def not_seven(events: pa.RecordBatch) -> pa.RecordBatch:
     """A function that cannot take one of the records."""
     if 7 in events.column("id").to_pylist():

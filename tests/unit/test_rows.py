@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -16,6 +19,7 @@ from fencepost.transforms import FunctionName
 
 ORDERS = TopicPartition("orders", 2)
 OUTPUTS = st.lists(st.integers(0, 3), max_size=20)  # how many rows each record gives
+N, S = pa.array([1, 2], pa.int64()), pa.array(["a", "b"])
 
 
 @given(OUTPUTS, st.integers(1, 7))
@@ -26,6 +30,117 @@ def test_outputs_are_numbered_per_record_however_the_batches_fall(outputs: list[
     parts = [offsets[start : start + size] for start in range(0, len(offsets), size)]
     found = [number for part in parts for number in count.of(pa.array(part, pa.int64())).to_pylist()]
     assert found == wanted
+
+
+class Odd:
+    """A function that gives other columns when there are rows."""
+
+    def __init__(self, tried: pa.Schema, names: list[str], columns: list[pa.Array]) -> None:
+        self._tried, self._names, self._columns = tried, names, columns
+
+    def load(self) -> Odd:
+        return self
+
+    def __str__(self) -> str:
+        return "odd.py:f"
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [column.take(batch.column("id")) for column in self._columns]
+        if batch.num_rows == 0:
+            names, columns = self._tried.names, [pa.array([], kind) for kind in self._tried.types]
+        else:
+            names = self._names
+        return pa.RecordBatch.from_arrays([*columns, batch.column("_from")], names=[*names, "_from"])
+
+
+def odd(tried: pa.DataType, names: list[str], columns: list[pa.Array]) -> pa.RecordBatch:
+    """What comes of two records where `n`, of this type, and `s`, a text, were made of none."""
+    function = cast(FunctionName, Odd(pa.schema({"n": tried, "s": pa.string()}), names, columns))
+    shape = RowShape(provenance=True, arrow=function).tried(records(0).schema)
+    (rows,) = shape.rows(ORDERS, iter([records(2)]))
+    assert rows.schema.equals(shape.schema(records(0).schema))
+    return rows
+
+
+def test_columns_are_taken_by_their_names_in_whatever_order_they_come() -> None:
+    rows = odd(pa.int64(), ["s", "n"], [S, N])
+    assert rows.select(["n", "s"]).to_pydict() == {"n": [1, 2], "s": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("names", "columns", "problem"),
+    [
+        (["n"], [N], "no column 's'"),
+        (["n", "s", "x"], [N, S, S], "a column 'x'"),
+        (["n", "s", "s"], [N, S, S], "column 's' twice"),
+        (["n", "s"], [S, S], "'n' as string"),
+        (["n", "s"], [N, N], "'s' as int64"),
+        (["n", "s"], [N, pa.array([["a"], ["b"]])], "'s' as JSON"),
+        (["n", "s"], [pa.array([True, False]), S], "'n' as bool"),
+    ],
+)  # fmt: skip
+def test_a_batch_with_other_columns_than_the_transform_was_tried_with_is_refused(
+    names: list[str], columns: list[pa.Array], problem: str
+) -> None:
+    with pytest.raises(Refused, match=problem) as refused:
+        odd(pa.int64(), names, columns)
+    assert not isinstance(refused.value, Poison)
+
+
+@pytest.mark.parametrize(
+    ("tried", "given", "there"),
+    [
+        (pa.int64(), pa.array([None, None]), [None, None]),  # as pyarrow makes it of a list without a value
+        (pa.int64(), pa.array([7, None], pa.int16()), [7, None]),
+        (pa.int64(), pa.array([7.0, None]), [7, None]),
+        (pa.float64(), pa.array([7, 8]), [7.0, 8.0]),
+        (pa.decimal128(38, 2), pa.array([7, 8]), [Decimal(7), Decimal(8)]),
+        (pa.decimal128(9, 2), pa.array([Decimal("7.00000"), None]), [Decimal(7), None]),
+        (pa.string(), pa.array(["x", "y"]).dictionary_encode(), ["x", "y"]),
+        (pa.string(), pa.array(["x", "y"], pa.large_string()), ["x", "y"]),
+        (pa.timestamp("us"), pa.array([1, 2], pa.timestamp("ms")), [datetime(1970, 1, 1, 0, 0, 0, 1000 * i) for i in (1, 2)]),  # noqa: DTZ001, E501
+    ],
+    ids=str,
+)  # fmt: skip
+def test_another_type_that_holds_the_same_values_is_the_same_column(
+    tried: pa.DataType, given: pa.Array, there: list[object]
+) -> None:
+    assert odd(tried, ["n", "s"], [given, S]).column("n").to_pylist() == there
+
+
+@pytest.mark.parametrize(
+    ("tried", "given", "bad"),
+    [
+        (pa.int16(), pa.array([1, 2**40]), [101]),
+        (pa.int64(), pa.array([0.5, 7.0]), [100]),
+        (pa.int64(), pa.array([float("nan"), 7.0]), [100]),
+        (pa.timestamp("us"), pa.array([1000, 1], pa.timestamp("ns")), [101]),
+    ],
+    ids=str,
+)
+def test_a_value_that_the_columns_type_does_not_hold_is_the_records_fault(
+    tried: pa.DataType, given: pa.Array, bad: list[int]
+) -> None:
+    with pytest.raises(Poison) as poison:
+        odd(tried, ["n", "s"], [given, S])
+    assert [offset for offset, _ in poison.value.records] == bad
+
+
+@pytest.mark.parametrize(
+    ("tried", "given"),
+    [
+        (pa.float32(), pa.float64()),  # Arrow would round
+        (pa.decimal128(9, 2), pa.float64()),
+        (pa.decimal128(9, 2), pa.int64()),
+        (pa.timestamp("us", tz="UTC"), pa.timestamp("us")),  # which moment is meant?
+        (pa.timestamp("us"), pa.date32()),
+        (pa.binary(), pa.string()),
+    ],
+    ids=str,
+)
+def test_a_type_that_may_mean_something_else_is_refused(tried: pa.DataType, given: pa.DataType) -> None:
+    with pytest.raises(Refused, match=f"'n' as {given}".replace("[", r"\[")):
+        odd(tried, ["n", "s"], [pa.nulls(2, given), S])
 
 
 def test_provenance_is_added_behind_the_transforms_columns() -> None:

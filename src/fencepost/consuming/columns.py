@@ -57,12 +57,12 @@ class EventRows:
         shape = RowShape(provenance=True, arrow=arrow, flat=not kafka, tombstones=deletes)
         plain = cls(spec.source, shape, bare, kafka and arrow is None, fields)
         try:
-            made = plain.shape.made_schema(plain.schema)
+            tried = plain.shape.tried(plain.schema)
         except Usage:  # it may have asked for headers or event_id
             plain = replace(plain, headers=True)
-            made = plain.shape.made_schema(plain.schema)
-        provenance = FROM in made.names and options.provenance
-        return replace(plain, shape=replace(shape, provenance=provenance, tombstones=provenance and deletes))
+            tried = plain.shape.tried(plain.schema)
+        provenance = FROM in (tried.made or plain.schema).names and options.provenance
+        return replace(plain, shape=replace(tried, provenance=provenance, tombstones=provenance and deletes))
 
     @property
     def schema(self) -> pa.Schema:

@@ -81,14 +81,12 @@ def _resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Tr
     _require_place(made)
     arrow = FunctionName(transform.arrow, folder) if transform and transform.arrow else None
     on_spark = to_arrow_schema(made.schema) if arrow else pa.schema([_arrow_field(made, name) for name in made.columns])
-    carried = RowShape(provenance=False, arrow=arrow).made_schema(on_spark)
+    plain = RowShape(provenance=False, arrow=arrow).tried(on_spark)
+    carried = plain.made or on_spark
     carries_provenance = FROM in carried.names
     provenance = carries_provenance and spec.sink.options.provenance
-    shape = RowShape(provenance, arrow, tombstones=provenance and source.tombstones)
+    shape = replace(plain, provenance=provenance, tombstones=provenance and source.tombstones)
     columns = shape.schema(on_spark)
-    repeated = sorted({name for name in columns.names if columns.names.count(name) > 1})
-    if repeated:
-        raise Usage(f"the transform gives column {repeated[0]!r} twice", "rename one of them")
     return Transform(source, transform, folder, shape, columns, carries_provenance)
 
 
