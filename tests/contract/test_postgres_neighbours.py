@@ -18,7 +18,7 @@ def waiting(connection: Connection, name: str, what: str = "") -> bool:
     """Does a writer of the pipeline wait for somebody's lock, in such a statement?"""
     query = """SELECT 1 FROM pg_stat_activity
                WHERE application_name = %s AND wait_event_type = 'Lock' AND starts_with(query, %s)"""
-    return connection.execute(query, (writer_name(name), what)).fetchone() is not None
+    return connection.execute(query, (writer_name(name, f"{name}_own"), what)).fetchone() is not None
 
 
 def test_while_a_copy_waits_for_somebody_the_other_threads_go_on(keyed: Maker, stack: Stack) -> None:

@@ -30,7 +30,7 @@ from fencepost.local.stack import Node
 from fencepost.model import TopicPartition
 from fencepost.news import BatchDone, News
 from fencepost.pipeline import Pipeline
-from fencepost.sinks.postgres.session import writer_name
+from fencepost.sinks.postgres.session import short_hash, writer_name
 from spark.drivers import PATIENCE, TESTS, wait_for
 
 SCHEMA = "id long, s string"
@@ -240,13 +240,13 @@ class Flow:
         writers = self.sql(
             "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND state = 'active' "
             "AND wait_event = 'ClientRead' AND query LIKE 'COPY%%'",
-            writer_name(self.name),
+            writer_name(self.name, "fencepost"),
         )
         return bool(writers)
 
     def stages(self, pipeline: str | None = None) -> list[str]:
         """The tables that stages of the pipeline are made of, as long as they are there."""
-        start = f"stage_{writer_name(pipeline or self.name).removeprefix('fencepost:')}_"
+        start = f"stage_{short_hash(pipeline or self.name)}_"
         found = self.sql("SELECT relname FROM pg_class WHERE starts_with(relname, %s) AND relkind = 'r'", start)
         return sorted(name for (name,) in found)
 

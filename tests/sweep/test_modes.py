@@ -97,7 +97,8 @@ def test_a_member_that_is_stopped_with_merged_rows_in_its_hands_is_ended_by_its_
     zombie = arena.start_and_stall(arena.work(Guarantee.EXACTLY_ONCE, crash=crash))
     idle = (
         "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction' AND application_name = "
-        f"'{writer_name(arena.settings.pipeline)}' AND clock_timestamp() - state_change > interval '2 seconds'"
+        f"'{writer_name(arena.settings.pipeline, arena.settings.schema)}' "
+        "AND clock_timestamp() - state_change > interval '2 seconds'"
     )
     assert until(lambda: bool(arena.sql(idle)), 20)
     successor = arena.run(arena.work(Guarantee.EXACTLY_ONCE))

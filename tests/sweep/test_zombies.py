@@ -92,7 +92,7 @@ def test_takeovers_at_once_do_not_stumble_over_writers_that_another_has_ended(ar
     for _ in range(10):
         with ExitStack() as stack:
             for _writer in range(2):
-                name = writer_name(arena.settings.pipeline)
+                name = writer_name(arena.settings.pipeline, arena.settings.schema)
                 stack.enter_context(closing(psycopg.connect(arena.dsn, application_name=name)))
             start = Barrier(len(stores))
             racers = [Thread(target=take_over, args=(store, start)) for store in stores]

@@ -7,13 +7,12 @@ from importlib.resources import files
 from typing import Any, LiteralString
 from uuid import UUID
 
-import psycopg
 from psycopg import sql
 
-from fencepost.errors import Fenced, PositionLost, Refused, Rewound, TopicRecreated, Unreachable
+from fencepost.errors import Fenced, PositionLost, Rewound, TopicRecreated
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.sinks.postgres.reading import exists, has_columns
-from fencepost.sinks.postgres.session import Connection, statement, table_name, translated, writer_name
+from fencepost.sinks.postgres.session import Connection, statement, table_name, translated
 
 Held = dict[TopicPartition, tuple[int, UUID, int]]  # position, owner, epoch
 
@@ -109,68 +108,6 @@ def advance(
         moved = connection.execute(statement(_ADVANCE, schema), values).rowcount
     if moved != len(spans):
         raise Fenced(f"{batch}: only {moved} of {len(spans)} positions stand where this batch begins")
-
-
-_WRITERS = """
-SELECT pid, pg_catalog.pg_terminate_backend(pid, 5000)
-FROM pg_catalog.pg_stat_activity
-WHERE application_name = %s AND datname = pg_catalog.current_database() AND pid <> pg_catalog.pg_backend_pid()
-"""
-
-
-def end_writers(connection: Connection, pipeline: str) -> None:
-    """End the connections of earlier runs: a stopped one may hold a row that the takeover needs."""
-    name = writer_name(pipeline)
-    try:
-        writers = connection.execute(_WRITERS, (name,)).fetchall()
-        left = connection.execute(
-            "SELECT pid FROM pg_catalog.pg_stat_activity WHERE application_name = %s AND pid = ANY(%s)",
-            (name, [pid for pid, ended in writers if not ended]),  # one that ended by itself meanwhile was not ended
-        ).fetchall()
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise _of_another_role(connection, pipeline) from error
-    except psycopg.Error as error:
-        raise Unreachable(f"PostgreSQL could not end the writers of earlier runs: {error}") from error
-    for (pid,) in left:
-        raise Unreachable(f"the connection {pid} of an earlier run does not end", "see what holds it")
-
-
-_STUCK = """
-SELECT pg_catalog.pg_terminate_backend(writer.pid, 5000)
-FROM pg_catalog.pg_stat_activity AS writer JOIN pg_catalog.pg_locks AS held USING (pid)
-WHERE writer.application_name = %s AND writer.datname = pg_catalog.current_database()
-  AND held.relation IN (pg_catalog.to_regclass(%s)::pg_catalog.oid, pg_catalog.to_regclass(%s)::pg_catalog.oid)
-  AND held.mode = 'RowExclusiveLock' AND held.granted AND writer.state = 'idle in transaction'
-  AND pg_catalog.clock_timestamp() - writer.state_change > interval '2 seconds'
-"""
-
-
-def end_stuck_writers(connection: Connection, schema: str, pipeline: str, merged: str | None = None) -> None:
-    """End only those that stand between compare-and-set and COMMIT, and hold a row that the takeover needs.
-
-    The others are members of the same group, at work on partitions of their own. `merged`: a table into which rows
-    are merged, whose writers never idle between that and COMMIT either.
-    """
-    positions = sql.Identifier(schema, "positions").as_string(connection)
-    table = table_name(merged).as_string(connection) if merged else positions
-    with translated("end members that are stuck"):
-        connection.execute(_STUCK, (writer_name(pipeline), positions, table))
-
-
-def _of_another_role(connection: Connection, pipeline: str) -> Refused:
-    name = writer_name(pipeline)
-    with translated("see who writes"):
-        found = connection.execute(
-            "SELECT DISTINCT usename FROM pg_catalog.pg_stat_activity "
-            "WHERE application_name = %s AND usename <> current_user",
-            (name,),
-        ).fetchall()
-    roles = ", ".join(repr(role) for (role,) in found) or "another role"
-    return Refused(
-        f"an earlier run of {pipeline!r} is connected as {roles}, and this role may not end that",
-        f"run as the same role, or have {roles} or an administrator end the connections whose application_name "
-        f"is '{name}': pg_terminate_backend(pid) for each in pg_stat_activity",
-    )
 
 
 # A member that stood still a moment ago, between compare-and-set and COMMIT, is ended when the next try finds it so.

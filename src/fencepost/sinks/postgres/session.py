@@ -45,9 +45,16 @@ KEEPALIVE = {
 }
 
 
-def writer_name(pipeline: str) -> str:
-    """The application_name of a pipeline's writers: PostgreSQL cuts names at 63 bytes, so it is a hash."""
-    return f"fencepost:{hashlib.sha256(pipeline.encode()).hexdigest()[:16]}"
+def writer_name(pipeline: str, schema: str) -> str:
+    """The application_name of a pipeline's writers: PostgreSQL cuts names at 63 bytes, so it is a hash.
+
+    `schema`: the ledger's. A pipeline of the same name that keeps its positions elsewhere is another one.
+    """
+    return f"fencepost:{short_hash(schema, pipeline)}"
+
+
+def short_hash(*names: str) -> str:
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
 
 
 _SET = """
@@ -98,10 +105,12 @@ def require_dsn(dsn: str) -> None:
         )
 
 
-def mark_as_writer(connection: Connection, pipeline: str) -> None:
+def mark_as_writer(connection: Connection, pipeline: str, schema: str) -> None:
     """From now on the pipeline's next owner may end this connection."""
     with translated("begin to write"):
-        connection.execute("SELECT pg_catalog.set_config('application_name', %s, false)", (writer_name(pipeline),))
+        connection.execute(
+            "SELECT pg_catalog.set_config('application_name', %s, false)", (writer_name(pipeline, schema),)
+        )
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from fencepost.sinks.postgres.columns import TOMBSTONE, Column
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merging import require_keys
 from fencepost.sinks.postgres.poison import find_poison
-from fencepost.sinks.postgres.session import Connection, table_name, transaction, translated, writer_name
+from fencepost.sinks.postgres.session import Connection, short_hash, table_name, transaction, translated
 
 ATTEMPT = Column("_fencepost_attempt", "bigint")
 Counts = Counter[TopicPartition | None]  # rows by where they came from; None where they do not know
@@ -145,7 +145,7 @@ def _counted(
 
 
 def _of_pipeline(pipeline: str) -> str:
-    return f"stage_{writer_name(pipeline).removeprefix('fencepost:')}_"
+    return f"stage_{short_hash(pipeline)}_"
 
 
 def _of_run(pipeline: str, run: UUID) -> str:

@@ -13,7 +13,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from fencepost.errors import Refused, Unreachable
 from fencepost.model import Batch, Landed, Merge, Span, Tenure, TopicPartition
-from fencepost.sinks.postgres import dead, ledger
+from fencepost.sinks.postgres import dead, ledger, writers
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merging import Merging
@@ -122,7 +122,7 @@ class PostgresStore:
     def _take_over(self, wanted: Tenure, topic_ids: Mapping[str, str]) -> Tenure:
         own = self._settings
         self._end_writers(wanted.pipeline)
-        with transaction(self.connection()) as connection:
+        with self._freed(wanted), transaction(self.connection()) as connection:
             tenure = ledger.take_over(connection, own.schema, wanted, topic_ids, own.table or None, own.members)
             if own.guarantee:
                 ledger.note_guarantee(connection, own.schema, wanted.pipeline, own.guarantee)
@@ -133,7 +133,7 @@ class PostgresStore:
         # first: a run that was replaced must not end its successor's writers
         ledger.require_own(self.connection(), self._settings.schema, tenure, run)
         self._end_writers(tenure.pipeline)
-        with transaction(self.connection()) as connection:
+        with self._freed(tenure), transaction(self.connection()) as connection:
             renewed = ledger.renew(connection, self._settings.schema, tenure, run)
             self._drop_stages(connection, renewed)
             return renewed
@@ -146,18 +146,26 @@ class PostgresStore:
     def _end_writers(self, pipeline: str) -> None:
         if self._settings.members:
             merged = self._settings.table if self._settings.merge else None
-            ledger.end_stuck_writers(self.connection(), self._settings.schema, pipeline, merged)
+            writers.end_stuck_writers(self.connection(), self._settings.schema, pipeline, merged)
         else:
-            ledger.end_writers(self.connection(), pipeline)
+            writers.end_writers(self.connection(), self._settings.schema, pipeline)
+
+    @contextmanager
+    def _freed(self, wanted: Tenure) -> Iterator[None]:
+        """Refused where somebody of another role holds what is wanted."""
+        writers.require_free(self.connection(), self._settings.schema, wanted)
+        with writers.naming_holders(self.connection(), self._settings.schema, wanted):
+            yield
 
     def set_positions(
         self, pipeline: str, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> None:
         """Put the positions of these topics elsewhere by hand; a run that is under way ends as fenced."""
         self.install()
-        ledger.end_writers(self.connection(), pipeline)
-        with transaction(self.connection()) as connection:
-            ledger.set_positions(connection, self._settings.schema, Tenure(pipeline, uuid4(), 0, positions), topic_ids)
+        writers.end_writers(self.connection(), self._settings.schema, pipeline)
+        wanted = Tenure(pipeline, uuid4(), 0, positions)
+        with self._freed(wanted), transaction(self.connection()) as connection:
+            ledger.set_positions(connection, self._settings.schema, wanted, topic_ids)
 
     # -- the connection
 
@@ -171,7 +179,7 @@ class PostgresStore:
         """The connection under the name by which a takeover finds those that write."""
         connection = self.connection()
         if not self._writes:
-            mark_as_writer(connection, self._settings.pipeline)
+            mark_as_writer(connection, self._settings.pipeline, self._settings.schema)
             self._writes = True
         return connection
 
