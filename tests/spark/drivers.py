@@ -16,6 +16,7 @@ import psutil
 from pyspark import SparkContext
 
 from fencepost.machine import process
+from support.signals import attended
 
 TESTS = Path(__file__).parents[1]
 PATIENCE = 180.0  # a session starts in five seconds alone and in thirty beside others
@@ -45,6 +46,14 @@ def spark_here() -> process.Identity:
     return identity
 
 
+def running_tasks() -> int:
+    """How many tasks of the Spark of a run in this very process have not ended, also of a job that was cancelled."""
+    context = SparkContext._active_spark_context
+    assert context is not None
+    executors = context._jsc.sc().statusTracker().getExecutorInfos()
+    return sum(executor.numRunningTasks() for executor in executors)
+
+
 @contextmanager
 def spark_held() -> Iterator[None]:
     """The Spark of a run in this very process stands still inside the block."""
@@ -68,7 +77,9 @@ class Driver:
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
         full = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(self.scratch), "PYTHONFAULTHANDLER": "1", **(env or {})}
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._child = subprocess.Popen(argv, cwd=folder, env=full, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
+            self._child = subprocess.Popen(
+                attended(argv), cwd=folder, env=full, stdout=out, stderr=err, stdin=subprocess.DEVNULL
+            )
         identity = process.identify(self._child.pid)
         assert identity is not None, self.told()
         self._identity = identity

@@ -96,9 +96,11 @@ class Unguarded:
     """Takes the input guard away where it is unpickled, which is in a worker, before the writer installs the guard."""
 
     insists: bool  # is the proof of a whole input still asked for, though nothing gives it?
+    delivered: Path | None = None  # made when a batch that holds partition 1 is durable
 
-    def __call__(self, _step: Step, _batch: Batch[Any]) -> None:
-        pass
+    def __call__(self, step: Step, batch: Batch[Any]) -> None:
+        if self.delivered and step is Step.DELIVERED and any(at.partition == 1 for at in batch.spans):
+            self.delivered.touch()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from fencepost.spark.input_guard import GUARD

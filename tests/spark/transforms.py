@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from fencepost.lab.crash import Deed, MidCopy
+from fencepost.machine import process
 
 PAIR = pa.struct({"a": pa.int64(), "b": pa.string()})
 BAD = 30_001  # in partition 1 of two, at offset 15,000
@@ -43,11 +44,14 @@ class FailsOnce:
     """A Python function of one row that fails in its first attempt only."""
 
     witness: Path
+    then: Path | None = None  # the next attempt waits until this file is there
 
     def __call__(self, events: DataFrame) -> DataFrame:
         def checked(id_: int) -> int:
             if id_ == BAD:
                 (id_,) = MidCopy(1, Deed.FAIL, self.witness).rows([id_])
+                if self.then is not None:
+                    process.until(self.then.exists, 120.0)
             return id_
 
         return events.select(f.udf(checked, "long", useArrow=False)("id").alias("id"), "_from")

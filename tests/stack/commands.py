@@ -17,6 +17,8 @@ import psycopg
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from support.signals import attended
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -48,7 +50,7 @@ class Ended:
 def begin(*words: str, env: Mapping[str, str] | None = None, under: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     """Start a command; `under` is a program that starts it."""
     return subprocess.Popen(
-        [*under, sys.executable, "-m", "fencepost", *words],
+        attended([*under, sys.executable, "-m", "fencepost", *words]),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

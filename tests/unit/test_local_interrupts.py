@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from support.signals import attended
+
 HELD = """
 import os, signal
 from fencepost.local.interrupts import held_back
@@ -32,7 +34,7 @@ with terminating():
 
 
 def run(code: str, name: str) -> tuple[int, list[str]]:
-    argv = [sys.executable, "-c", code.format(name=name)]
+    argv = attended([sys.executable, "-c", code.format(name=name)])
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     return done.returncode, done.stdout.split("\n")[:-1]
 
@@ -43,6 +45,17 @@ def test_ctrl_c_waits_for_the_end_of_the_block() -> None:
 
 def test_a_termination_waits_for_the_end_of_the_block() -> None:
     assert run(HELD, "SIGTERM") == (-signal.SIGTERM, ["whole"])
+
+
+def test_also_where_this_very_run_ignores_them() -> None:
+    """As under nohup, or in a background job of a script."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)}
+    try:
+        assert run(HELD, "SIGINT") == (0, ["whole", "interrupted"])
+        assert run(LEAVING, "SIGHUP") == (129, ["cleaned up"])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
