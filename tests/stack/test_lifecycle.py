@@ -24,7 +24,9 @@ from stack.commands import Keepsake, processes_of, run, status, up
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A name that breaks whatever joins words without care."""
     home = tmp_path_factory.mktemp("stack") / "a home, with 'ünusual' letters"
+    os.environ["FENCEPOST_CANARY"] = "a secret of whoever starts it"
     yield home
+    del os.environ["FENCEPOST_CANARY"]
     run("down", "--wipe", "--home", str(home))
     assert processes_of(home) == []
 
@@ -45,6 +47,21 @@ def test_the_password_is_in_the_passfile_and_nowhere_else(home: Path) -> None:
     wrong = psycopg.conninfo.make_conninfo(found.status["postgres"], passfile=os.devnull)
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(wrong)
+
+
+def test_a_home_is_for_its_owner_alone_and_its_processes_know_no_secret(home: Path) -> None:
+    found = up(home)
+    allowed = 0o711 if os.geteuid() == 0 else 0o700  # root's PostgreSQL passes through
+    assert home.stat().st_mode & 0o777 == allowed
+    inside = [path for path in home.rglob("*") if not path.is_symlink() and "postgres" not in path.parts]
+    assert len(inside) > 50
+    entered = {home, home / "kafka"}  # what is below a closed folder is out of reach
+    loose = [path for path in inside if path.parent in entered and path.stat().st_mode & 0o077 and path.is_file()]
+    assert [path.name for path in loose] == [".gitignore"]
+    assert (home / "kafka").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in home.rglob("*.log") if path.is_file()} == {0o600}
+    for pid in found.pids.values():
+        assert "FENCEPOST_CANARY" not in psutil.Process(pid).environ()
 
 
 def test_up_twice_is_up_once(home: Path) -> None:

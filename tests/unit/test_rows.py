@@ -9,7 +9,7 @@ from typing import cast
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.errors import Poison, Refused
@@ -22,6 +22,7 @@ OUTPUTS = st.lists(st.integers(0, 3), max_size=20)  # how many rows each record 
 N, S = pa.array([1, 2], pa.int64()), pa.array(["a", "b"])
 
 
+@settings(deadline=None)
 @given(OUTPUTS, st.integers(1, 7))
 def test_outputs_are_numbered_per_record_however_the_batches_fall(outputs: list[int], size: int) -> None:
     offsets = [offset for offset, count in enumerate(outputs) for _ in range(count)]

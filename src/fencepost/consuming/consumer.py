@@ -22,6 +22,7 @@ from fencepost.delivery import Observer, nobody
 from fencepost.errors import FencepostError, Rewound, Unknown, Unreachable, UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.patience import Patience
+from fencepost.transforms import require_function
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Consumption:
     topics: tuple[str, ...] = ()  # where what the handler returns goes
 
     def __post_init__(self) -> None:
+        require_function(self.handler, "the handler", yields=bool(self.topics))
         if self.dsn is not None and self.topics:
             raise Usage("a transaction of PostgreSQL's and one of Kafka's cannot be one", "write to one of the two")
         if self.topics:

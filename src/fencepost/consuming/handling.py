@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable
 from threading import Event as Flag
@@ -10,8 +11,9 @@ from typing import Any
 from confluent_kafka import Message
 
 from fencepost.consuming.events import Event, event_of
-from fencepost.errors import FencepostError, Refused
+from fencepost.errors import FencepostError, Refused, Usage
 from fencepost.model import Batch, Landed
+from fencepost.transforms import said
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 
@@ -45,10 +47,12 @@ def call(handler: Handler, events: list[Event], retries: int, stop: Flag) -> Non
     """Call it, and again after a pause when it raises. Our own errors are not the handler's: they go through."""
     for left in range(retries, -1, -1):
         try:
-            handler(events)
+            require_done(handler(events))
             return
         except FencepostError:
             raise
+        except (SystemExit, GeneratorExit) as error:  # it ends its own work, not the process that commits
+            raise _failed(events, error) from error
         except Exception as error:
             if left == 0 or stop.is_set():
                 raise _failed(events, error) from error
@@ -59,9 +63,19 @@ def _pause(failures: int) -> float:
     return float(min(FIRST_WAIT * 2**failures, LONGEST_WAIT) * random.uniform(0.5, 1.0))  # noqa: S311 (no secret)
 
 
-def _failed(events: list[Event], error: Exception) -> HandlerFailed:
+def require_done(result: object) -> None:
+    """Raises Usage where the handler has only promised to do something: nobody would wait for it."""
+    if inspect.iscoroutine(result) or inspect.isgenerator(result):
+        result.close()
+    elif not (inspect.isasyncgen(result) or inspect.isawaitable(result)):
+        return
+    raise Usage(f"the handler returned a {type(result).__name__}: nothing of it has run", "write def, without yield")
+
+
+def _failed(events: list[Event], error: BaseException) -> HandlerFailed:
     which = str(events[0]) if len(events) == 1 else f"{events[0]} and {len(events) - 1} after it"
+    kind = type(error).__name__
     return HandlerFailed(
-        f"the handler raised {type(error).__name__} for {which}: {error}",
+        f"the handler raised {kind} for {which}: {said(error).removeprefix(f'{kind}: ')}",
         "nothing from there on is committed: mend the handler, and run again",
     )

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from fencepost.consuming.events import Event, event_of
-from fencepost.consuming.handling import call
+from fencepost.consuming.handling import call, require_done
 from fencepost.consuming.keeping import Messages
 from fencepost.consuming.settings import ConsumerSettings
 from fencepost.consuming.store_keeping import Carriage
@@ -56,7 +56,7 @@ class _Work:
             connection.execute("SAVEPOINT handler")
         try:
             with connection.cursor() as cursor:
-                self.handler(events, cursor)
+                require_done(self.handler(events, cursor))
         except BaseException:
             with translated("undo the handler's work"):
                 connection.execute("ROLLBACK TO handler")

@@ -10,6 +10,7 @@ import hashlib
 import shutil
 import signal
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from fencepost.local import kafka, ports, strays
@@ -54,6 +55,19 @@ def with_archive(runtime: Runtime, progress: Progress) -> Runtime:
     return dataclasses.replace(runtime, archive=archive) if made else runtime
 
 
+def without_damage(runtime: Runtime, progress: Progress) -> Runtime:
+    """The same runtime where its archive is whole or there is none; else one without, and the archive is removed."""
+    if runtime.archive is None or not runtime.archive.exists():
+        return dataclasses.replace(runtime, archive=None) if runtime.archive else runtime
+    with tempfile.TemporaryDirectory() as folder:
+        if _whole(runtime, runtime.archive, Path(folder)):
+            return runtime
+    progress.note(f"{runtime.archive} is damaged: removed, and starting without it")
+    with suppress(OSError):  # in a cache that is not ours: whoever owns it is told by the next start
+        runtime.archive.unlink(missing_ok=True)
+    return dataclasses.replace(runtime, archive=None)
+
+
 def _key(runtime: Runtime) -> str:
     facts = [str(runtime.java.executable.resolve()), runtime.java.version]
     for jar in runtime.jars:  # as Java itself does when it decides whether an archive fits
@@ -79,15 +93,15 @@ def _make(runtime: Runtime, archive: Path, folder: Path, progress: Progress) -> 
             process.until(lambda: running.poll() is not None, _DUMPING)
         if served and not draft.exists():
             draft.touch()
-        if served and (draft.stat().st_size == 0 or _whole(runtime, draft)):
+        if served and (draft.stat().st_size == 0 or _whole(runtime, draft, node)):
             draft.replace(archive)
 
 
-def _whole(runtime: Runtime, draft: Path) -> bool:
+def _whole(runtime: Runtime, archive: Path, folder: Path) -> bool:
     """Is it all there? Java maps an archive without reading it: one that a full disk cut short would crash it."""
-    checked = dataclasses.replace(runtime, archive=draft)
+    checked = dataclasses.replace(runtime, archive=archive)
     argv = checked.command("-version", options=["-Xshare:on", "-XX:+VerifySharedSpaces"])
-    with process.errand(Program(argv, folder=draft.parent, log=draft.parent / "out.log", env=runtime.env)) as running:
+    with process.errand(Program(argv, folder=folder, log=folder / "out.log", env=runtime.env)) as running:
         return running.wait() == 0
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fencepost.errors import Usage
 from fencepost.local import state
 from fencepost.local.stack import DEFAULT_HOME, Node, Stack
+from fencepost.trust import require_facts
 
 __all__ = ["DEFAULT_HOME", "Node", "Stack", "nearest_home", "running"]
 
@@ -14,12 +16,24 @@ HOME_VARIABLE = "FENCEPOST_HOME"
 
 
 def nearest_home() -> Path:
-    """FENCEPOST_HOME; else the `.fencepost` with a stack in this folder or the nearest above; else that of this one."""
+    """FENCEPOST_HOME; else the `.fencepost` with a stack in this folder or the nearest above; else that of this one.
+
+    One that we may not enter is passed over; raises Usage for one that somebody else could have put there.
+    """
     if named := os.environ.get(HOME_VARIABLE):
         return Path(named)
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        raise Usage("the working directory does not exist any more", "go to another") from None
     candidates = (folder / DEFAULT_HOME for folder in (here, *here.parents))
-    return next((home for home in candidates if state.path(home).exists()), here / DEFAULT_HOME)
+    found = next((home for home in candidates if os.path.lexists(state.path(home))), None)
+    if found is None:
+        return here / DEFAULT_HOME
+    elsewhere = f"choose a folder of your own with --home DIR or {HOME_VARIABLE}"
+    require_facts(found, found.lstat(), elsewhere)
+    require_facts(found.resolve(), found.stat(), elsewhere)
+    return found
 
 
 def running(home: Path | None = None) -> Stack | None:

@@ -35,7 +35,7 @@ def bring_up(processes: Processes, tuning: Tuning) -> None:
                     _await_all(processes, advance)
                 return
             except NodeEnded as ended:
-                if attempt == _TRIES or not _lost_a_port(processes, ended.name):
+                if attempt == _TRIES or not _mended(processes, ended.name):
                     raise
 
 
@@ -124,6 +124,11 @@ def await_one(processes: Processes, name: str) -> None:
 
     if not process.until(answered, PATIENCE, _POLL):
         raise Unreachable(f"no answer from {name} within {PATIENCE:.0f} s", f"see the logs in {processes.home}")
+
+
+def _mended(processes: Processes, name: str) -> bool:
+    """Is there a reason why it should go better now?"""
+    return _lost_a_port(processes, name) or (name in NODE_IDS and processes.drop_damaged_archive())
 
 
 def _lost_a_port(processes: Processes, name: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
 import re
 import secrets
 import shutil
@@ -49,9 +48,8 @@ class Server:
         draft, password = self.folder / "data.draft", self.folder / "password"
         shutil.rmtree(draft, ignore_errors=True)
         write_passfile(self.passfile)
-        disk.write(password, read_password(self.passfile), mode=0o600)
-        if self.account:
-            os.chown(password, self.account.uid, self.account.gid)
+        owner = (self.account.uid, self.account.gid) if self.account else None
+        disk.write(password, read_password(self.passfile), owner=owner)
         argv = [
             str(self.programs / "initdb"), "-D", str(draft), "-U", USER, "-A", "scram-sha-256",
             "--pwfile", str(password), "-E", "UTF8", "--locale=C", "--locale-provider=builtin",
@@ -121,7 +119,7 @@ def dsn(home: Path, port: int) -> str:
 
 def write_passfile(path: Path) -> None:
     """A new password, for whatever port the server will have."""
-    disk.write(path, f"{HOST}:*:*:{USER}:{secrets.token_urlsafe(24)}\n", mode=0o600)
+    disk.write(path, f"{HOST}:*:*:{USER}:{secrets.token_urlsafe(24)}\n")
 
 
 def has_password(home: Path) -> bool:

@@ -18,6 +18,7 @@ from fencepost.local.strays import Stray
 from fencepost.machine import jars, java, process
 from fencepost.machine.process import Identity, Program
 from fencepost.machine.progress import Progress
+from fencepost.trust import believed
 
 POSTGRES = postgres.NAME
 _STOPPING = 30.0
@@ -46,10 +47,21 @@ class Processes:
         found = Runtime(java.find(), jars.fetch("broker", progress=self.progress))
         return cds.with_archive(found, self.progress)
 
+    def drop_damaged_archive(self) -> bool:
+        """Was the archive of classes damaged, so that a node could not start? Then it is gone, and done without."""
+        sound = cds.without_damage(self.runtime, self.progress)
+        damaged = sound is not self.runtime
+        self.runtime = sound
+        return damaged
+
     @property
     def direct(self) -> dict[int, int]:
         """The ports for questions, by node id."""
         return {node_id: self.state.nodes[name].ports["DIRECT"] for name, node_id in BROKERS.items()}
+
+    @cached_property
+    def _accounts(self) -> set[int]:
+        return believed() | refuge.accounts()
 
     def reload(self) -> bool:
         """Read again what is remembered; False when it is there and cannot be used."""
@@ -61,9 +73,9 @@ class Processes:
         state.save(self.home, self.state)
 
     def identity(self, name: str) -> Identity | None:
-        """The process of this name, if it is alive."""
+        """The process of this name, if it is alive, and one of an account that we start processes as."""
         found = self.state.nodes[name].process
-        return found if found and process.alive(found) else None
+        return found if found and process.owner(found) in self._accounts else None
 
     def running(self) -> list[str]:
         return [name for name in state.NAMES if self.identity(name)]

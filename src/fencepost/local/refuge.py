@@ -37,6 +37,13 @@ def account() -> Account | None:
     raise Usage("PostgreSQL refuses to run as root", f"add a user named {_ACCOUNTS[0]}, or run as an ordinary user")
 
 
+def accounts() -> set[int]:
+    """Whom a PostgreSQL that root started may run as."""
+    if os.geteuid() != 0:
+        return set()
+    return {entry.pw_uid for entry in pwd.getpwall() if entry.pw_name in _ACCOUNTS}
+
+
 def may_enter(folder: Path, who: Account) -> bool:
     """Can this user pass through the folder and everything above it?"""
     return all(_passable(step.stat(), who) for step in (folder, *folder.parents))
@@ -67,7 +74,7 @@ def _make(home: Path, who: Account | None) -> Path:
     else:
         folder.mkdir(mode=0o700)
     if who:
-        os.chown(folder, who.uid, who.gid)
+        os.chown(folder, who.uid, who.gid, follow_symlinks=False)  # in a folder of ours
     return folder
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.local import kafka, launch, postgres, refuge, state, status
+from fencepost.local import kafka, launch, postgres, privacy, refuge, state, status
 from fencepost.local.interrupts import held_back
 from fencepost.local.kafka import BROKERS, LISTENERS, NODE_IDS, Tuning
 from fencepost.local.ports import HOST
@@ -20,6 +20,7 @@ from fencepost.local.processes import POSTGRES, Processes
 from fencepost.machine import process
 from fencepost.machine.disk import explained
 from fencepost.machine.progress import Progress, Silent
+from fencepost.trust import require_facts
 
 DEFAULT_HOME = ".fencepost"
 _MARKS = ("lock", "state.json")  # a folder with one of these is a stack's home
@@ -181,6 +182,7 @@ class Stack:
         with explained(self.home):
             self._refuse_a_folder_of_others()
             with state.exclusive(self.home, self._processes.progress):
+                privacy.tighten(self.home, (*_OURS, *_MARKS, ".gitignore", "postgres"))
                 if not (self.home / ".gitignore").exists():
                     (self.home / ".gitignore").write_text(_IGNORED)
                 if not self._processes.reload():
@@ -190,6 +192,8 @@ class Stack:
 
     def _refuse_a_folder_of_others(self) -> None:
         """A home is written to, and wiped: what has our names in there must be ours."""
+        if self.home.is_dir():
+            require_facts(self.home, self.home.stat(), "choose another folder with --home DIR")
         names = [name for name in (*_OURS, "postgres") if (self.home / name).exists()]
         if names and not self.exists:
             raise Usage(f"{self.home} has a {names[0]} that is not a stack's", "choose another folder with --home DIR")

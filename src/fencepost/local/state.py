@@ -12,11 +12,13 @@ from typing import IO, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fencepost.errors import Usage
+from fencepost.local import privacy
 from fencepost.local.kafka import NODE_IDS, Tuning, new_id
 from fencepost.local.postgres import NAME as POSTGRES
 from fencepost.machine import disk
 from fencepost.machine.process import Identity
 from fencepost.machine.progress import Progress
+from fencepost.trust import require_facts
 
 NAMES = (*NODE_IDS, POSTGRES)
 
@@ -47,9 +49,14 @@ def path(home: Path) -> Path:
 
 
 def load(home: Path) -> State | None:
-    """What was remembered; None when nothing was, or when what is there cannot be trusted."""
+    """What was remembered; None when nothing was, or when what is there is damaged.
+
+    Raises Usage where somebody else could have written it: the processes that it names are ended some day.
+    """
     try:
-        state = State.model_validate_json(path(home).read_bytes())
+        with path(home).open("rb") as file:
+            require_facts(path(home), os.fstat(file.fileno()), "choose another folder with --home DIR")
+            state = State.model_validate_json(file.read())
     except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
     return state if set(state.nodes) == set(NAMES) else None
@@ -78,18 +85,23 @@ def exclusive(home: Path, progress: Progress) -> Iterator[None]:
     """One process at a time changes a stack; a second one says so, and waits."""
     if home.exists() and not home.is_dir():
         raise Usage(f"{home} is not a folder", "choose another with --home DIR")
-    home.mkdir(parents=True, exist_ok=True)
+    _make(home)
     while True:
-        with (home / "lock").open("a+") as lock:
+        with privacy.append(home / "lock") as lock:
             _acquire(lock, home, progress)
             if not _same(lock, home / "lock"):
-                home.mkdir(parents=True, exist_ok=True)
+                _make(home)
                 continue  # whoever had it has wiped the home meanwhile
             lock.truncate(0)
             lock.write(str(os.getpid()))
             lock.flush()
             yield
             return
+
+
+def _make(home: Path) -> None:
+    home.parent.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=privacy.mode(), exist_ok=True)
 
 
 def _acquire(lock: IO[str], home: Path, progress: Progress) -> None:

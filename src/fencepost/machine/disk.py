@@ -31,11 +31,15 @@ def explained(folder: Path, elsewhere: str = _OTHER_HOME) -> Iterator[None]:
         raise Unreachable(reason, elsewhere) from error
 
 
-def write(path: Path, text: str, mode: int = 0o644) -> None:
-    """All or nothing, and on the disk when it returns."""
+def write(path: Path, text: str, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
+    """All or nothing, and on the disk when it returns. The owner may be another: then it is his before it has a name
+    that he knows, and no name in his folder is ever followed."""
     draft = path.with_name(f".{path.name}.draft")
     draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(draft, flags, mode), "w", encoding="utf-8") as file:
+        if owner:
+            os.fchown(file.fileno(), *owner)
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -39,14 +39,17 @@ class Account:
 
 @dataclass(frozen=True)
 class Program:
-    """What to run and where its output goes."""
+    """What to run and where its output goes: into a file that only we can read, as is whatever it writes itself."""
 
     argv: Sequence[str]
     folder: Path
     log: Path
     env: Mapping[str, str] = field(default_factory=dict)
     account: Account | None = None  # None: the same as ours
+    inherits: bool = False  # our whole environment, secrets too; else only what any program needs
 
+
+_NEEDED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -90,6 +93,15 @@ def _fields(stat: Path) -> list[str]:
 def alive(identity: Identity) -> bool:
     """Is this very process still there?"""
     return identify(identity.pid) == identity
+
+
+def owner(identity: Identity) -> int | None:
+    """Whom it runs as; None when it is gone."""
+    try:
+        uid = psutil.Process(identity.pid).uids().real
+    except psutil.NoSuchProcess:
+        return None
+    return uid if alive(identity) else None
 
 
 def stopped(identity: Identity) -> bool:
@@ -195,11 +207,15 @@ def _open(program: Program, *, detached: bool) -> subprocess.Popen[bytes]:
     if program.log.exists() and program.log.stat().st_size > _LOG_LIMIT:
         program.log.replace(program.log.with_suffix(".old" + program.log.suffix))
     account = program.account
-    with program.log.open("ab") as log:
+    inherited = (
+        dict(os.environ) if program.inherits else {name: os.environ[name] for name in _NEEDED if name in os.environ}
+    )
+    with os.fdopen(os.open(program.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab") as log:
         return subprocess.Popen(
             program.argv,
             cwd=program.folder,
-            env={**os.environ, **program.env},
+            env={**inherited, **program.env},
+            umask=-1 if program.inherits else 0o077,
             stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,

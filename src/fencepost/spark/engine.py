@@ -27,6 +27,8 @@ from fencepost.sinks.postgres.session import Connection, connect
 from fencepost.sinks.postgres.stage import require_right
 from fencepost.sinks.postgres.table import fit_columns, located, make_table
 from fencepost.sinks.postgres.traits import TRAITS
+from fencepost.spark.authentication import runs_here
+from fencepost.spark.password import Login, login
 from fencepost.spark.plan import wide_node
 from fencepost.spark.session import open_session
 from fencepost.spark.source import KafkaSource
@@ -45,6 +47,7 @@ class SparkEngine:
     topic: TopicReader
     mirror: Mirror
     settings: PostgresSettings
+    login: Login  # the same settings, for the tasks
     ledger: PostgresStore
     stop: Event
     see: Observer
@@ -92,6 +95,7 @@ class SparkEngine:
             require_readable=self._require_readable,
             stop=self.stop,
             see=self.see,
+            login=self.login,
             put_aside=self.spec.on_error is OnError.DEAD_LETTER,
         )
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
@@ -160,7 +164,8 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
         if spec.on_error is OnError.DEAD_LETTER:
             _dead_letters(connection, plain.table, transform)
         settings = replace(plain, columns=columns, merge=options.merge)
-        yield SparkEngine(spec, spark, transform, topic, mirror, settings, ledger, stop, see)
+        with login(settings, runs_here(spark.sparkContext.master or "")) as shared:
+            yield SparkEngine(spec, spark, transform, topic, mirror, settings, shared, ledger, stop, see)
 
 
 def _dead_letters(connection: Connection, table: str, transform: Transform) -> None:

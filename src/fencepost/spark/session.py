@@ -26,6 +26,7 @@ from fencepost.machine.jars import fetch
 from fencepost.machine.java import find, home_for_spark
 from fencepost.rules import require_fixed
 from fencepost.spark import scratch
+from fencepost.spark.authentication import authentication
 
 FIXED = {
     # a throw-away checkpoint needs no rename that survives a crash: 115 ms less per batch
@@ -62,6 +63,7 @@ def settings_of(user: Mapping[str, str], jars: Iterable[Path], place: Path) -> d
     """What the session is made with: our defaults, then the user's, then what is not up to anybody."""
     require_fixed(user, FIXED, "spark")
     merged = {**DEFAULTS, "spark.local.dir": str(place), **user, **FIXED}
+    merged |= authentication(user, merged["spark.master"])
     merged["spark.jars"] = ",".join(filter(None, [*map(str, jars), user.get("spark.jars", "")]))
     for name in REDACTION:
         merged[name] = "|".join(filter(None, [SECRETS, user.get(name, "")]))
@@ -138,7 +140,7 @@ def _kept(log: Path) -> Path:
     """A copy that outlives this process."""
     handle, kept = tempfile.mkstemp(prefix="fencepost-spark-", suffix=".log")
     os.close(handle)
-    return Path(shutil.copy(log, kept))
+    return Path(shutil.copyfile(log, kept))  # not its mode: this one only we can read
 
 
 def _hush(session: SparkSession) -> None:

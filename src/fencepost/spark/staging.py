@@ -23,6 +23,7 @@ from fencepost.sinks.postgres.moving import Staged, move
 from fencepost.sinks.postgres.session import transaction, translated
 from fencepost.sinks.postgres.stage import Attempt, Stage, drop_stages, name_for
 from fencepost.spark.aside import Letters
+from fencepost.spark.password import Login
 from fencepost.spark.writer import InTask, store_for, whole
 
 RESULT_SCHEMA = "outcome string"  # as JSON
@@ -59,7 +60,7 @@ class Numbering:
 class StageWriter(InTask):
     """A task's rows go into the stage."""
 
-    settings: PostgresSettings
+    login: Login
     stage: Stage
     batch: Batch[None]
     see: Observer = nobody
@@ -69,7 +70,7 @@ class StageWriter(InTask):
         rows = map(numbering.of, whole(batches)) if self.stage.provenance else whole(batches)
 
         def fill() -> Attempt:
-            connection = store_for(self.settings, self.batch.tenure).writer()
+            connection = store_for(self.login, self.batch.tenure).writer()
             done = self.stage.fill(connection, task.partitionId(), task.taskAttemptId(), rows)
             self.see(Step.STAGED, self.batch)
             return replace(done, in_order=numbering.in_order)
@@ -84,6 +85,7 @@ class Staging:
     guarantee: Guarantee
     tenure: Tenure
     settings: PostgresSettings
+    login: Login  # the same settings, for the tasks
     provenance: bool
     see: Observer
 
@@ -125,7 +127,7 @@ class Staging:
 
     def _fill(self, rows: DataFrame, stage: Stage, batch: Batch[None]) -> tuple[list[Attempt], list[FencepostError]]:
         """The attempts that count: of each task the one whose result Spark returned."""
-        writer = StageWriter(self.settings, stage, batch, self.see)
+        writer = StageWriter(self.login, stage, batch, self.see)
         attempts, troubles = [], []
         for row in rows.mapInArrow(writer, RESULT_SCHEMA).collect():  # type: ignore[arg-type]
             outcome = json.loads(row.outcome)

@@ -25,6 +25,7 @@ from fencepost.spark import plan, scratch
 from fencepost.spark.aside import Aside
 from fencepost.spark.failures import SparkFailure, translated
 from fencepost.spark.lookout import SILENCE, Guard, Lookout, unguarded
+from fencepost.spark.password import Login
 from fencepost.spark.poison import PoisonSearch
 from fencepost.spark.staging import Staging
 from fencepost.spark.transform import Transform
@@ -54,6 +55,7 @@ class BatchStream:
     require_readable: Callable[[dict[TopicPartition, Span]], object] = lambda _: None
     stop: Event = field(default_factory=Event)
     see: Observer = nobody
+    login: Login | None = None  # the settings as tasks get them; None: as they are
     put_aside: bool = False  # records that cannot be carried go to the dead letters
     trouble: BaseException | None = None
     busy: bool = False  # with a batch
@@ -110,6 +112,10 @@ class BatchStream:
         finally:
             self.busy = False
 
+    @property
+    def _login(self) -> Login:
+        return self.login or Login(self.settings, None)
+
     def _go_on(self) -> None:
         if self.stop.is_set():
             raise Stopped
@@ -165,7 +171,7 @@ class BatchStream:
 
     def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:
         writer = PartitionWriter(
-            self.guarantee, self.tenure, self.settings, spans, self.transform.shape, aside.letters(), self.see
+            self.guarantee, self.tenure, self._login, spans, self.transform.shape, aside.letters(), self.see
         )
         landed: Outcomes = {}
         troubles = []
@@ -178,7 +184,8 @@ class BatchStream:
         return landed, _poisons(troubles)
 
     def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:
-        staging = Staging(self.guarantee, self.tenure, self.settings, self.transform.shape.provenance, self.see)
+        provenance = self.transform.shape.provenance
+        staging = Staging(self.guarantee, self.tenure, self.settings, self._login, provenance, self.see)
         try:
             landed, troubles = staging.carry(rows, dict(spans), aside.letters())
         except Poison as poison:  # the table does not take what the stage took

@@ -16,14 +16,15 @@ from fencepost.errors import FencepostError, InputCut
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Tenure
 from fencepost.rows import RowShape
-from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres import PostgresStore
 from fencepost.spark.aside import Letters
 from fencepost.spark.input_guard import GUARD
+from fencepost.spark.password import Login
 from fencepost.spark.plan import TaskSpans
 
 RESULT_SCHEMA = "topic string, partition int, outcome string"  # the outcome as JSON
 
-_stores: dict[tuple[PostgresSettings, Any], PostgresStore] = {}
+_stores: dict[tuple[Login, Any], PostgresStore] = {}
 
 
 class InTask:
@@ -57,7 +58,7 @@ class PartitionWriter(InTask):
 
     guarantee: Guarantee
     tenure: Tenure
-    settings: PostgresSettings
+    login: Login
     spans: TaskSpans  # by task
     shape: RowShape
     letters: Letters  # records that were put aside, by partition
@@ -69,7 +70,7 @@ class PartitionWriter(InTask):
         rows = chain([aside] if aside else [], self.shape.rows(partition, whole(batches)))
 
         def carry() -> Landed:
-            store = store_for(self.settings, self.tenure)
+            store = store_for(self.login, self.tenure)
             batch = Batch({partition: span}, rows, self.tenure)
             return deliver(self.guarantee, batch, store, store, self.see)
 
@@ -85,12 +86,12 @@ def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     GUARD.require_complete()
 
 
-def store_for(settings: PostgresSettings, tenure: Tenure) -> PostgresStore:
+def store_for(login: Login, tenure: Tenure) -> PostgresStore:
     """A worker keeps one connection, for the pipeline and run that it works for."""
-    key = (settings, tenure.run)
+    key = (login, tenure.run)
     if key not in _stores:
         for store in _stores.values():
             store.close()
         _stores.clear()
-        _stores[key] = PostgresStore(settings)
+        _stores[key] = PostgresStore(login.settings())
     return _stores[key]

@@ -27,6 +27,7 @@ from fencepost.spec.parts import (
     SourceSpec,
     TransformSpec,
 )
+from fencepost.trust import require_ours
 
 FILE_NAME = "fencepost.yml"
 LARGEST = 256 * 1024  # bytes
@@ -37,21 +38,54 @@ _LIKE_INIT = "see the file that `fencepost init NAME` makes"
 
 
 def find(start: Path | None = None) -> Path:
-    """The pipeline file of the working directory or the nearest of its parents."""
-    here = (start or Path.cwd()).resolve()
+    """The pipeline file of the working directory or the nearest of its parents.
+
+    Raises Usage where there is none, and where somebody else could have written it: it names code that runs as us.
+    """
+    here = (start or _working_folder()).resolve()
     for folder in (here, *here.parents):
-        if (folder / FILE_NAME).is_file():
-            return folder / FILE_NAME
+        found = folder / FILE_NAME
+        if _is_there(found):
+            require_ours(found, f"if you trust it, say so: --spec {found}")
+            return found
     raise Usage(f"there is no {FILE_NAME} in {here} or above it", "make one with `fencepost init NAME`, or give --spec")
 
 
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except PermissionError:
+        return False  # of a folder that we may not enter nothing is for us
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise Usage("the working directory does not exist any more", "go to another") from None
+
+
 def load(path: Path) -> PipelineSpec:
-    """Read and check a pipeline file. Raises Usage that names each problem by line and key."""
+    """Read and check a pipeline file, whoever wrote it. Raises Usage that names each problem by line and key.
+
+    A file with code that it names must be as little open to others as the pipeline file itself.
+    """
     try:
         content = _content(path)
     except OSError as error:
         raise Usage(f"{path} cannot be read: {error.strerror}") from error
-    return parse(_text(content, path.name), path.name, str(path.resolve().parent))
+    spec = parse(_text(content, path.name), path.name, str(path.resolve().parent))
+    for code in _code_files(spec):
+        require_ours(code, f"chown it, or chmod go-w it and its folder: it runs as you, as {path} says", like=path)
+    return spec
+
+
+def _code_files(spec: PipelineSpec) -> list[Path]:
+    """The files with functions of the transform, as far as they are there."""
+    names = [spec.transform.spark, spec.transform.arrow] if spec.transform else []
+    places = [name.rpartition(":")[0] for name in names if name]
+    files = [Path(spec.folder, place) for place in places if place.endswith(".py")]
+    return [file for file in files if file.is_file()]
 
 
 def _content(path: Path) -> bytes:

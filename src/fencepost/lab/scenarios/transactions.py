@@ -52,7 +52,7 @@ def restarted_producer(field: Field) -> tuple[Shown, Shown]:
 def _spawn(field: Field, folder: str, arguments: list[str]) -> process.Identity:
     servers = ["--bootstrap-server", field.stack.direct_servers]
     argv = [sys.executable, "-m", "fencepost", "produce", *servers, *arguments]
-    return process.spawn(process.Program(argv, folder=Path(folder), log=Path(folder) / "log", env={}))
+    return process.spawn(process.Program(argv, folder=Path(folder), log=Path(folder) / "log", inherits=True))
 
 
 def _kill_when(condition: object, field: Field, folder: str, command: list[str], *more: str) -> None:
