@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from fencepost.machine import process
 from fencepost.machine.java import find
 from spark.drivers import wait_for
 
+SECRET = secrets.token_hex(32)
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
 
 
@@ -32,11 +34,15 @@ def spark_home(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def standalone(folder: Path, home: dict[str, str]) -> Iterator[str]:
-    """The master's address, when both workers have joined."""
+    """The master's address, when both workers have joined. All of them ask for the secret."""
+    file = folder / "cluster.properties"
+    file.touch(0o600)
+    file.write_text(f"spark.authenticate true\nspark.authenticate.secret {SECRET}\n")
+    secured = ["--properties-file", str(file)]
     port, page = _free_port(), _free_port()
     url = f"spark://127.0.0.1:{port}"
-    master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page)]
-    worker = ["worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g"]
+    master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page), *secured]
+    worker = ["worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g", *secured]
     with ExitStack() as running:
         running.enter_context(_daemon(master, home, folder / "master.log"))
         wait_for(lambda: _alive_workers(page) == 0, "the master answers")

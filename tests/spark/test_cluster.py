@@ -15,7 +15,7 @@ from fencepost.machine import process
 from spark.drivers import pipeline_process
 from spark.faults import StopOn
 from spark.flows import Flow
-from spark.standalone import spark_home, standalone
+from spark.standalone import SECRET, spark_home, standalone
 
 LATE = 6_001  # in partition 1, after several record batches
 
@@ -39,6 +39,8 @@ def test_an_executor_killed_in_mid_copy_is_replaced_and_everything_lands_once(
     in_copy, home = tmp_path / "in-copy", spark_home(tmp_path)
     with cluster(kind, tmp_path, home) as master:
         settings = {"spark.master": master, "spark.executor.memory": "600m"}
+        if kind == "standalone":
+            settings["spark.authenticate.secret"] = SECRET
         spec = flow.declare(transform=StopOn(LATE, in_copy).in_file(tmp_path), spark=settings)
         with pipeline_process(spec, "--once", env=home) as driver:
             driver.wait_until(
