@@ -98,6 +98,7 @@ class Rewound(Fenced):
     """Our own position lies before the batch: a failover lost it. Go on from the ledger."""
 
     exit_code = 3
+    takeover_lost = False  # and with it that we took over
 
 
 class Unknown(FencepostError):

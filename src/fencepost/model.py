@@ -12,6 +12,7 @@ from uuid import UUID
 EVENT_ID = "fencepost.id"  # the header that names an event: its producer and sequence, or a key of the caller's
 EVENT_CHECKSUM = "fencepost.crc32"  # the header with its value's checksum: eight hexadecimal digits
 
+MOST_TOKENS = 1_000  # that a run remembers: one for each trouble it went on after
 R_co = TypeVar("R_co", covariant=True)
 """What a sink takes: the rows of one partition, in offset order and read once, or a whole DataFrame."""
 
@@ -47,14 +48,20 @@ class Tenure:
 
     pipeline: str
     run: UUID  # the token that every advance compares
-    epoch: int  # counts the takeovers, for people
+    epoch: int  # which owner this is: each one that takes partitions over has a higher number than the last
     positions: Mapping[TopicPartition, int]  # the next offset to read, as stored when the term began
+    earlier: tuple[UUID, ...] = ()  # tokens that the same run had before: a failover may bring one of them back
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "positions", MappingProxyType(dict(self.positions)))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Tenure, (self.pipeline, self.run, self.epoch, dict(self.positions))
+        return Tenure, (self.pipeline, self.run, self.epoch, dict(self.positions), self.earlier)
+
+    def renewed(self, run: UUID, positions: Mapping[TopicPartition, int], epoch: int | None = None) -> Tenure:
+        """The same owner's under a new token."""
+        earlier = (*self.earlier, self.run)[-MOST_TOKENS:]
+        return Tenure(self.pipeline, run, self.epoch if epoch is None else epoch, positions, earlier)
 
 
 @dataclass(frozen=True)

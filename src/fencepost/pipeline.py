@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from typing import Any, Protocol
@@ -138,8 +138,9 @@ class Pipeline:
                         raise
                     self._listen(Waiting(gone.message, 0.0))  # the next try begins behind them
                 summary.restarts += 1
-                tenure = self._resume(engine, tenure, patience)
-                first, runs = {**tenure.positions, **first}, [*runs, tenure.run]
+                tenure = self._resume(engine, tenure, first, patience)
+                first = {at: min(position, first.get(at, position)) for at, position in tenure.positions.items()}
+                runs.append(tenure.run)
             summary.settle(engine.landed(runs, first))
         return summary
 
@@ -147,25 +148,30 @@ class Pipeline:
         first = engine.positions(engine.ledger.positions(self.spec.name))
         return engine.ledger.take_over(self.spec.name, uuid4(), first, engine.topic_ids())
 
-    def _resume(self, engine: Engine, tenure: Tenure, patience: Patience) -> Tenure:
-        """The same run under a new token, as soon as the ledger answers; Fenced if another took over meanwhile."""
+    def _resume(
+        self, engine: Engine, tenure: Tenure, first: Mapping[TopicPartition, int], patience: Patience
+    ) -> Tenure:
+        """The same run under a new token, as soon as the ledger answers; Fenced if another took over meanwhile.
+
+        `first`: where the run began. What the ledger has forgotten is begun there again, not where it would begin now.
+        """
         token = uuid4()
         while True:
             try:
-                return self._renewed(engine, tenure, token)
+                return self._renewed(engine, tenure, first, token)
             except (Unreachable, Unknown) as trouble:
                 if self._stop.is_set():
                     return tenure
                 self._wait(patience, trouble)
 
-    def _renewed(self, engine: Engine, tenure: Tenure, token: UUID) -> Tenure:
+    def _renewed(self, engine: Engine, tenure: Tenure, first: Mapping[TopicPartition, int], token: UUID) -> Tenure:
         renewed = engine.ledger.renew(tenure, token)
         every = engine.positions(renewed.positions)
-        new = {partition: first for partition, first in every.items() if partition not in renewed.positions}
+        new = {at: first.get(at, position) for at, position in every.items() if at not in renewed.positions}
         if not new:
             return renewed
         added = engine.ledger.take_over(tenure.pipeline, token, new, engine.topic_ids())
-        return Tenure(tenure.pipeline, token, added.epoch, {**renewed.positions, **added.positions})
+        return replace(renewed, epoch=added.epoch, positions={**renewed.positions, **added.positions})
 
     def _wait(self, patience: Patience, trouble: FencepostError) -> None:
         seconds = patience.next_wait(trouble)

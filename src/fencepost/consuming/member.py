@@ -29,7 +29,7 @@ from fencepost.consuming.idling import Goal, is_listed
 from fencepost.consuming.keeping import Aside, Keeper, Messages
 from fencepost.consuming.settings import ConsumerSettings, Per
 from fencepost.delivery import Observer
-from fencepost.errors import Fenced, FencepostError, RecordsGone, Unknown, Unreachable, Usage
+from fencepost.errors import Fenced, FencepostError, RecordsGone, Rewound, Unknown, Unreachable, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 
@@ -213,7 +213,9 @@ class Member:
         try:
             self.done.events += deliver().rows
             self._fenced_since = None
-        except Fenced:
+        except Fenced as trouble:
+            if isinstance(trouble, Rewound) and trouble.takeover_lost:
+                raise  # the group says anew whose partitions these are
             self.done.given_up += 1
             if not self._keeper.processed_though_fenced:
                 self._require_not_for_long()

@@ -87,7 +87,7 @@ class MemoryLedger:
                 offsets[partition] = position.offset
             for partition in tenure.positions:
                 self._stored[tenure.pipeline, partition].owner = run
-            return Tenure(tenure.pipeline, run, tenure.epoch, offsets)
+            return tenure.renewed(run, offsets)
 
     def _same_topics(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         for (name, partition), position in self._stored.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any, LiteralString
 from uuid import UUID
@@ -15,6 +16,7 @@ from fencepost.sinks.postgres.reading import exists, has_columns
 from fencepost.sinks.postgres.session import Connection, statement, table_name, translated
 
 Held = dict[TopicPartition, tuple[int, UUID, int]]  # position, owner, epoch
+NOBODY = (0, None, 0)
 
 
 def install(connection: Connection, schema: str) -> None:
@@ -49,12 +51,10 @@ def standing(connection: Connection, schema: str, pipeline: str) -> Held:
 
 
 def compare(held: Held, batch: Batch[Any]) -> bool:
-    """At the end (True) or at the start (False) of the batch, under its owner; else Fenced."""
+    """At the end (True) or at the start (False) of the batch, under its owner; else Fenced, or Rewound."""
     for partition in batch.spans:
-        _, owner, epoch = held.get(partition, (None, None, None))
-        if owner != batch.tenure.run:
-            now = f"run {owner} (epoch {epoch})" if owner else "nobody"
-            raise Fenced(f"{batch}: {partition} is owned by {now}, not by run {batch.tenure.run}")
+        if held.get(partition, NOBODY)[1] != batch.tenure.run:
+            raise _not_ours(held, batch.tenure, partition, str(batch))
     stored = {partition: held[partition][0] for partition in batch.spans}
     if all(stored[partition] == span.end for partition, span in batch.spans.items()):
         return True
@@ -64,6 +64,21 @@ def compare(held: Held, batch: Batch[Any]) -> bool:
     if all(stored[partition] <= span.start for partition, span in batch.spans.items()):
         raise Rewound(f"{batch}: the stored positions are {where}")
     raise Fenced(f"{batch}: the stored positions are {where}")
+
+
+def _not_ours(held: Held, tenure: Tenure, partition: TopicPartition, doing: str) -> Fenced:
+    """Whoever is stored there took over after us (Fenced), or PostgreSQL forgot what we did (Rewound).
+
+    It forgot where a token of ours is back that we had replaced, and where what is stored is older than our own
+    takeover: every owner has a higher epoch than those before.
+    """
+    _, owner, epoch = held.get(partition, NOBODY)
+    now = f"run {owner} (epoch {epoch})" if owner else "nobody"
+    said = f"{doing}: {partition} is owned by {now}, not by run {tenure.run} (epoch {tenure.epoch})"
+    newest = max((one for _, _, one in held.values()), default=0)
+    back = Rewound(f"{said}: PostgreSQL went back to before that")
+    back.takeover_lost = owner not in tenure.earlier and (epoch < tenure.epoch if owner else newest <= tenure.epoch)
+    return back if back.takeover_lost or owner in tenure.earlier else Fenced(said)
 
 
 _ADVANCE = """
@@ -165,11 +180,11 @@ def _entered(
     table: str | None,
     hurried: bool,
 ) -> int:
-    """With the pipeline's row locked, and its topics and table compared: the new epoch."""
+    """With the pipeline's row locked, and its topics and table compared: the owner's epoch."""
     connection.execute(_STALL)
     if hurried:
         connection.execute(_IMPATIENT, (f"{TRY_SECONDS}s",))
-    epoch = _next_epoch(connection, schema, wanted.pipeline)
+    epoch = _epoch_of(connection, schema, wanted)
     stored = connection.execute(statement(_STORED, schema), (wanted.pipeline,)).fetchall()
     _same_topics(wanted.pipeline, dict(stored), topic_ids)
     if not stored and table is not None:
@@ -198,16 +213,27 @@ def _locked(connection: Connection, schema: str, wanted: Tenure) -> dict[TopicPa
     return {TopicPartition(topic, partition): position for topic, partition, position in rows}
 
 
-def _next_epoch(connection: Connection, schema: str, pipeline: str) -> int:
-    """Locks the pipeline's row, so that takeovers queue up behind each other."""
-    query = statement(
-        "INSERT INTO {schema}.pipelines (pipeline, epoch, taken_at) VALUES (%s, 1, pg_catalog.clock_timestamp()) "
-        "ON CONFLICT (pipeline) DO UPDATE SET epoch = pipelines.epoch + 1, taken_at = pg_catalog.clock_timestamp() "
-        "RETURNING epoch",
-        schema,
-    )
-    (epoch,) = connection.execute(query, (pipeline,)).fetchone() or (1,)
-    return int(epoch)
+_ENTER = """
+INSERT INTO {schema}.pipelines (pipeline, taken_at) VALUES (%s, pg_catalog.clock_timestamp())
+ON CONFLICT (pipeline) DO UPDATE SET taken_at = excluded.taken_at RETURNING epoch
+"""
+_COUNT = """
+UPDATE {schema}.pipelines AS one SET epoch = epoch + 1
+WHERE pipeline = %(pipeline)s AND NOT EXISTS (
+    SELECT 1 FROM {schema}.positions AS held
+    WHERE held.pipeline = %(pipeline)s AND held.owner = %(run)s AND held.epoch = one.epoch
+)
+RETURNING epoch
+"""
+
+
+def _epoch_of(connection: Connection, schema: str, wanted: Tenure) -> int:
+    """Locks the pipeline's row, so that takeovers queue up behind each other. Who is the newest owner stays it."""
+    (epoch,) = connection.execute(statement(_ENTER, schema), (wanted.pipeline,)).fetchone() or (0,)
+    if not wanted.positions:
+        return int(epoch)  # nothing changes hands
+    counted = connection.execute(statement(_COUNT, schema), {"pipeline": wanted.pipeline, "run": wanted.run}).fetchone()
+    return int(counted[0] if counted else epoch)
 
 
 def _same_topics(pipeline: str, stored: Mapping[str, str | None], now: Mapping[str, str]) -> None:
@@ -264,42 +290,55 @@ def _store(
     connection.execute(statement(query, schema), values)
 
 
+def require_own(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> None:
+    """Fenced where another run owns one of the positions, Rewound where ours was forgotten. Locks nothing."""
+    held = read(connection, schema, tenure.pipeline)
+    for partition in tenure.positions:
+        if held.get(partition, NOBODY)[1] not in (tenure.run, run):
+            raise _not_ours(held, tenure, partition, tenure.pipeline)
+
+
 _RENEW = """
-UPDATE {schema}.positions AS held SET owner = %(new)s
-FROM ROWS FROM (
+UPDATE {schema}.positions SET owner = %(new)s, epoch = %(epoch)s
+WHERE pipeline = %(pipeline)s AND (topic, partition) IN (SELECT * FROM ROWS FROM (
     pg_catalog.unnest(%(topics)s::pg_catalog.text[]), pg_catalog.unnest(%(partitions)s::integer[])
-) AS own (topic, partition)
-WHERE held.pipeline = %(pipeline)s AND held.topic = own.topic AND held.partition = own.partition
-  AND held.owner IN (%(old)s, %(new)s)
-RETURNING held.topic, held.partition, held.position
+))
 """
 
 
-def require_own(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> None:
-    """Fenced where another run owns one of the positions. Locks nothing."""
-    held = read(connection, schema, tenure.pipeline)
-    for partition in tenure.positions:
-        _, owner, epoch = held.get(partition, (None, None, None))
-        if owner not in (tenure.run, run):
-            raise Fenced(f"{tenure.pipeline}: {partition} is owned by {owner or 'nobody'} (epoch {epoch}) now")
-
-
 def renew(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> Tenure:
-    """Inside the caller's transaction: the old token, or the new one already, becomes the new one; else Fenced."""
-    values = {
-        "pipeline": tenure.pipeline,
-        "old": tenure.run,
-        "new": run,
-        "topics": [partition.topic for partition in tenure.positions],
-        "partitions": [partition.partition for partition in tenure.positions],
-    }
+    """Inside the caller's transaction: what is ours, or was before PostgreSQL forgot it, is owned by the new token.
+
+    Else Fenced. Partitions of which nothing is stored any more are not in the tenure that is returned.
+    """
     with translated("renew the ownership"):
         connection.execute(_STALL)
-        rows = connection.execute(statement(_RENEW, schema), values).fetchall()
-    if len(rows) != len(tenure.positions):
-        raise Fenced(f"{tenure.pipeline}: another run owns its positions now")
-    positions = {TopicPartition(topic, partition): position for topic, partition, position in rows}
-    return Tenure(tenure.pipeline, run, tenure.epoch, positions)
+        connection.execute(statement(_ENTER, schema), (tenure.pipeline,))  # nobody can take over meanwhile
+        _locked(connection, schema, tenure)
+        held = standing(connection, schema, tenure.pipeline)
+        forgotten = [at for at in tenure.positions if _owned(held, tenure, run, at) is False]
+        epoch = _epoch_of(connection, schema, replace(tenure, run=run)) if forgotten else tenure.epoch
+        positions = {at: held[at][0] for at in tenure.positions if at in held}
+        values = {
+            "pipeline": tenure.pipeline,
+            "new": run,
+            "epoch": epoch,
+            "topics": [partition.topic for partition in positions],
+            "partitions": [partition.partition for partition in positions],
+        }
+        connection.execute(statement(_RENEW, schema), values)
+    return tenure.renewed(run, positions, epoch)
+
+
+def _owned(held: Held, tenure: Tenure, run: UUID, partition: TopicPartition) -> bool:
+    """By a token of ours; False where PostgreSQL forgot even that we took over. Raises Fenced."""
+    _, owner, _ = held.get(partition, NOBODY)
+    if owner in (tenure.run, run, *tenure.earlier):
+        return True
+    verdict = _not_ours(held, tenure, partition, tenure.pipeline)
+    if isinstance(verdict, Rewound):
+        return False
+    raise verdict
 
 
 # A topic that was deleted and made anew has other records at the same offsets: what was carried is kept beside.
@@ -318,7 +357,7 @@ def set_positions(connection: Connection, schema: str, tenure: Tenure, topic_ids
     Whoever owned them is fenced, and the next run takes over from here.
     """
     with translated("set the positions"):
-        epoch = _next_epoch(connection, schema, tenure.pipeline)
+        epoch = _epoch_of(connection, schema, tenure)
         ids = {"topics": list(topic_ids), "topic_ids": list(topic_ids.values()), "pipeline": tenure.pipeline}
         connection.execute(statement(_SET_ASIDE, schema), ids)
         delete = statement("DELETE FROM {schema}.positions WHERE pipeline = %s AND topic = ANY(%s)", schema)

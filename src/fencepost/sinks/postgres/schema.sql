@@ -4,7 +4,7 @@ CREATE SCHEMA IF NOT EXISTS {schema};
 -- One row per pipeline: whoever takes over or adds a partition locks it first.
 CREATE TABLE IF NOT EXISTS {schema}.pipelines (
     pipeline   text PRIMARY KEY,
-    epoch      bigint NOT NULL DEFAULT 0,     -- how many owners there have been
+    epoch      bigint NOT NULL DEFAULT 0,     -- how many owners there have been, one after the other
     taken_at   timestamptz,
     guarantee  text,                          -- under which it ran last
     seen_at    timestamptz                    -- when its owner last said that it lives

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from fencepost.errors import Refused, Unreachable
+from fencepost.errors import Refused, Rewound, Unreachable
 from fencepost.model import Batch, Landed, Merge, Span, Tenure, TopicPartition
 from fencepost.sinks.postgres import dead, ledger, writers
 from fencepost.sinks.postgres.columns import Column
@@ -131,7 +131,8 @@ class PostgresStore:
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
         # first: a run that was replaced must not end its successor's writers
-        ledger.require_own(self.connection(), self._settings.schema, tenure, run)
+        with suppress(Rewound):
+            ledger.require_own(self.connection(), self._settings.schema, tenure, run)
         self._end_writers(tenure.pipeline)
         with self._freed(tenure), transaction(self.connection()) as connection:
             renewed = ledger.renew(connection, self._settings.schema, tenure, run)
