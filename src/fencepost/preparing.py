@@ -65,7 +65,7 @@ def _needed(connection: Connection, spec: PipelineSpec, seen: Preview, table: st
     yield Rights(Kind.SCHEMA, (schema,), ("USAGE", "CREATE") if seen.wide_node else ("USAGE",))
     yield Rights(Kind.TABLE, (schema, "pipelines"), ("SELECT", "INSERT", "UPDATE"))
     yield Rights(Kind.TABLE, (schema, "positions"), ("SELECT", "INSERT", "UPDATE"))
-    yield Rights(Kind.TABLE, (schema, "spans"), ("SELECT", "INSERT"))
+    yield Rights(Kind.TABLE, (schema, "spans"), ("SELECT", "INSERT", "UPDATE", "DELETE"))
     target = place_of(connection, table)
     yield Rights(Kind.SCHEMA, target[:1], ("USAGE",))
     yield Rights(Kind.TABLE, target, _of_the_target(options))

@@ -85,7 +85,15 @@ def _table(spec: PipelineSpec, options: PostgresOptions, rows: EventRows) -> Tar
     if options.dsn is None:
         raise Usage("the pipeline does not say where PostgreSQL is", "start one with `fencepost up`")
     plain = PostgresSettings(
-        options.dsn, spec.name, options.table, (), options.ledger_schema, True, options.merge, spec.guarantee.value
+        options.dsn,
+        spec.name,
+        options.table,
+        (),
+        options.ledger_schema,
+        True,
+        options.merge,
+        spec.guarantee.value,
+        options.ledger_retention,
     )
     if spec.on_error is OnError.DEAD_LETTER and not rows.shape.provenance:
         raise Usage(

@@ -121,6 +121,7 @@ class SparkEngine:
             def look() -> None:
                 require_own(store.connection(), own.schema, tenure, tenure.run)
                 heartbeat(store.connection(), own.schema, own.pipeline)
+                store.fold(tenure.positions)
 
             yield look
 
@@ -141,7 +142,13 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
     cluster = Cluster(spec.kafka)
     topic = TopicReader(cluster, *spec.source.origins)
     plain = PostgresSettings(
-        options.dsn, spec.name, options.table, (), options.ledger_schema, guarantee=spec.guarantee.value
+        options.dsn,
+        spec.name,
+        options.table,
+        (),
+        options.ledger_schema,
+        guarantee=spec.guarantee.value,
+        retention=options.ledger_retention,
     )
     with closing(connect(options.dsn)) as connection:
         plain = replace(plain, table=located(connection, options.table))

@@ -157,6 +157,9 @@ class PostgresOptions(_Part):
     tombstones: Literal["keep", "delete"] = Field("keep", description="upsert: what an event without a value does")
     provenance: bool = Field(True, description="keep _topic, _partition, _offset and _n of each row")
     ledger_schema: str = Field("fencepost", description="where Fencepost's own tables are")
+    ledger_retention: Seconds = Field(
+        timedelta(days=7), ge=timedelta(hours=1), description="how long each commit has a row of its own there"
+    )
 
     @model_validator(mode="after")
     def _keyed(self) -> PostgresOptions:

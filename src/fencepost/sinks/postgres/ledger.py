@@ -21,7 +21,8 @@ NOBODY = (0, None, 0)
 
 def install(connection: Connection, schema: str) -> None:
     """Make our own schema and tables, where they are not there yet."""
-    if has_columns(connection, f"{schema}.pipelines", "guarantee", "seen_at"):
+    known = has_columns(connection, f"{schema}.pipelines", "guarantee", "seen_at")
+    if known and has_columns(connection, f"{schema}.spans", "since"):
         return
     text = files("fencepost.sinks.postgres").joinpath("schema.sql").read_text()
     with translated(f"make the schema {schema!r}"):

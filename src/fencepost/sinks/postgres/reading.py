@@ -123,15 +123,42 @@ def last_seen(connection: Connection, schema: str, pipeline: str) -> float | Non
     return found[0] if found else None
 
 
-def stored_spans(connection: Connection, schema: str, pipeline: str) -> list[StoredSpan]:
+MOST_SPANS = 200_000  # that are kept in memory at once
+
+_MANY_SPANS = """
+WITH one AS (
+    SELECT *, pg_catalog.lag(end_offset) OVER following AS last_end,
+           pg_catalog.lag(rows IS NULL) OVER following AS last_uncounted,
+           pg_catalog.row_number() OVER following AS place
+    FROM {schema}.spans WHERE pipeline = %(pipeline)s WINDOW following AS (PARTITION BY topic, partition ORDER BY id)
+), numbered AS (
+    SELECT *, pg_catalog.count(*) FILTER (WHERE place %% %(together)s = 1 OR (
+        start_offset = last_end AND (rows IS NULL) = last_uncounted
+    ) IS NOT TRUE) OVER (PARTITION BY topic, partition ORDER BY id) AS number
+    FROM one
+)
+SELECT topic, partition, pg_catalog.min(start_offset) AS start_offset, pg_catalog.max(end_offset) AS end_offset,
+       pg_catalog.sum(rows)::bigint AS rows, pg_catalog.sum(dead)::bigint AS dead,
+       pg_catalog.max(landed_at) AS landed_at
+FROM numbered GROUP BY topic, partition, number ORDER BY pg_catalog.min(id)
+"""
+
+
+def stored_spans(connection: Connection, schema: str, pipeline: str, most: int = MOST_SPANS) -> list[StoredSpan]:
+    """In the order of the commits. Where there are more than that, those that follow each other come together."""
     if not exists(connection, schema, "spans"):
         return []
-    query = statement(
-        "SELECT topic, partition, start_offset, end_offset, rows, dead, landed_at FROM {schema}.spans "
-        "WHERE pipeline = %s ORDER BY id",
-        schema,
-    )
+    count = statement("SELECT pg_catalog.count(*) FROM {schema}.spans WHERE pipeline = %s", schema)
     with translated("read the spans"), connection.cursor(row_factory=class_row(StoredSpan)) as cursor:
+        (there,) = connection.execute(count, (pipeline,)).fetchone() or (0,)
+        if there > most:
+            values = {"pipeline": pipeline, "together": -(-there // most)}
+            return cursor.execute(statement(_MANY_SPANS, schema), values).fetchall()
+        query = statement(
+            "SELECT topic, partition, start_offset, end_offset, rows, dead, landed_at FROM {schema}.spans "
+            "WHERE pipeline = %s ORDER BY id",
+            schema,
+        )
         return cursor.execute(query, (pipeline,)).fetchall()
 
 

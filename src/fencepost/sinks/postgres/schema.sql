@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS {schema}.positions (
     PRIMARY KEY (pipeline, topic, partition)
 ) WITH (fillfactor = 50);
 
--- What each commit covered: for status, receipts and the audit's search for gaps. Nothing is decided by it.
+-- What each commit covered, old ones folded together: for status, receipts and the audit's search for gaps. Nothing is decided by it.
 CREATE TABLE IF NOT EXISTS {schema}.spans (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     pipeline     text NOT NULL,
@@ -36,6 +36,8 @@ CREATE TABLE IF NOT EXISTS {schema}.spans (
     owner        uuid NOT NULL,
     rows         bigint,                      -- null: the position moved first, and the rows came after it
     dead         bigint NOT NULL,
-    landed_at    timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+    landed_at    timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    since        timestamptz                  -- of several that were folded into one: when the first landed
 );
+ALTER TABLE {schema}.spans ADD COLUMN IF NOT EXISTS since timestamptz;
 CREATE INDEX IF NOT EXISTS spans_by_partition ON {schema}.spans (pipeline, topic, partition, start_offset);

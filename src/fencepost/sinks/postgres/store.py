@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from fencepost.errors import Refused, Rewound, Unreachable
+from fencepost.errors import FencepostError, Refused, Rewound, Unreachable
 from fencepost.model import Batch, Landed, Merge, Span, Tenure, TopicPartition
 from fencepost.sinks.postgres import dead, ledger, writers
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.folding import RETENTION, Folder
 from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.moving import Staged
 from fencepost.sinks.postgres.poison import find_poison
@@ -40,6 +42,7 @@ class PostgresSettings:
     members: bool = False  # several processes own parts of the pipeline at once, as a consumer group's members do
     merge: Merge | None = None  # rows of one key become one; None: every row is added
     guarantee: str | None = None  # under which it runs: kept for whoever asks later
+    retention: timedelta = RETENTION  # for how long each commit has a span of its own
 
     def __repr__(self) -> str:
         return f"PostgresSettings({self.pipeline!r} into {self.table!r})"  # the DSN may hold a password
@@ -56,6 +59,7 @@ class PostgresStore:
         self._open: Connection | None = None
         self._written: tuple[Mapping[TopicPartition, Span], Landed | None] = ({}, None)  # by the last `write`
         self._writes = False  # is the open connection marked as a writer's?
+        self._folder = Folder(settings.schema, settings.pipeline, settings.retention)
 
     # -- the sink
 
@@ -72,6 +76,7 @@ class PostgresStore:
         self._stage(batch)
         with transaction(self.writer()) as connection:
             yield PostgresTransaction(self, connection)
+        self.fold(batch.spans)
 
     def _stage(self, batch: Batch[Rows]) -> None:
         """Where rows are merged they are read before the transaction: it is short, and may be begun anew."""
@@ -97,6 +102,13 @@ class PostgresStore:
         with transaction(self.writer()) as connection:
             shares = _shares(batch, landed) if landed and spans == batch.spans else None
             ledger.advance(connection, self._settings.schema, batch, shares)
+        self.fold(batch.spans)
+
+    def fold(self, partitions: Iterable[TopicPartition]) -> None:
+        """Now and then, a bounded part of what is old. Whatever becomes of that, what landed has landed."""
+        for partition in filter(self._folder.due, partitions):
+            with suppress(FencepostError):
+                self._folder.step(self.connection(), partition)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
