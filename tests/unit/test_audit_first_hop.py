@@ -174,5 +174,101 @@ def test_verifiable_producers_output_is_a_journal(tmp_path: Path) -> None:
     assert journal.ids_are_values
 
 
+SUCCESS = {"name": "producer_send_success", "key": None, "value": "7", "topic": "t", "partition": 0, "offset": 3}
+
+
+def test_verifiable_producers_last_line_is_about_itself_though_it_says_sent(tmp_path: Path) -> None:
+    last = {"timestamp": 1, "name": "tool_data", "sent": 20000, "acked": 20000, "target_throughput": -1}
+    journal = written(tmp_path, {"name": "startup_complete"}, SUCCESS, {"name": "shutdown_complete"}, last)
+    assert (journal.outcomes, journal.ignored) == ({"7": Outcome.ACKED}, 0)
+
+
+def test_a_value_that_verifiable_producer_sent_twice_may_be_there_twice(engine: DuckEngine, tmp_path: Path) -> None:
+    error = {"name": "producer_send_error", "value": "7", "message": "timed out"}
+    journal = written(tmp_path, SUCCESS, SUCCESS, error)
+    for times, found in ((1, {("L1", "7", 1)}), (2, set()), (3, set()), (4, {("D1", "7", 4)})):
+        assert named(compared(engine, journal, ["7"] * times).findings) == found
+
+
+def test_an_event_that_was_sent_again_was_acknowledged_if_one_attempt_was(tmp_path: Path) -> None:
+    again: list[dict[str, Any]] = [HEAD, {"sent": [1, 3]}]
+    first: list[dict[str, Any]] = [HEAD, {"sent": [1, 2]}, {"acked": [1, 1]}, {"refused": [2, 2]}]
+    assert written(tmp_path, *first, *again, {"acked": [2, 2]}).outcomes == {
+        "p:1": Outcome.ACKED,
+        "p:2": Outcome.ACKED,
+        "p:3": Outcome.UNKNOWN,
+    }
+    aborted: list[dict[str, Any]] = [HEAD, {"begin": 1}, {"sent": [1, 1]}, {"abort": 1}]
+    assert written(tmp_path, *aborted, HEAD, {"begin": 1}, {"sent": [1, 1]}).outcomes == {"p:1": Outcome.UNKNOWN}
+
+
+def test_transactions_of_two_sessions_are_two_though_their_numbers_are_the_same(
+    engine: DuckEngine, tmp_path: Path
+) -> None:
+    done: list[dict[str, Any]] = [HEAD, {"begin": 1}, {"sent": [1, 2]}, {"commit": 1}]
+    killed: list[dict[str, Any]] = [HEAD, {"begin": 1}, {"sent": [3, 4]}]
+    journal = written(tmp_path, *done, *killed)
+    assert compared(engine, journal, ["p:1", "p:2"]).findings == []
+
+
+def test_a_journal_that_is_named_twice_counts_once_and_two_kinds_do_not_mix(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.write_text(json.dumps(HEAD) + '\n{"sent": [1, 1]}\n')
+    theirs.write_text(json.dumps(SUCCESS) + "\n")
+    assert read_journals([theirs, tmp_path / "." / "theirs"]).sends == {"7": 1}
+    with pytest.raises(Usage, match="different ways"):
+        read_journals([ours, theirs])
+
+
+BROKEN = {
+    "not JSON": b"nonsense\n",
+    "binary": b"\x00\xff\xfe\x80\n",
+    "not UTF-8": b'{"sent": [1, 1], "id": "\xff"}\n',
+    "a list": b"[1, 2]\n",
+    "a number": b"7\n",
+    "deep": b'{"sent": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+    "an integer of 5,000 digits": b'{"sent": [1, ' + b"9" * 5_000 + b"]}\n",
+    "a huge number": b'{"sent": [1, 99999999999999999999]}\n',
+    "a range that fills the memory": b'{"sent": [1, 9000000000]}\n',
+    "backwards": b'{"sent": [5, 1]}\n',
+    "negative": b'{"acked": [-1, 1]}\n',
+    "a fraction": b'{"acked": [1.5, 2]}\n',
+    "a truth": b'{"acked": [true, true]}\n',
+    "null": b'{"sent": null}\n',
+    "one end": b'{"sent": [1]}\n',
+    "texts": b'{"sent": ["a", "b"]}\n',
+    "an id that is none": b'{"sent": [1, 1], "id": 7}\n',
+    "half a character": b'{"sent": [1, 1], "id": "\\ud800"}\n',
+    "a header without a producer": b'{"journal": 1}\n',
+    "a transaction that is none": b'{"begin": "x"}\n',
+    "an end that is none": b'{"commit": []}\n',
+    "a value that is none": b'{"name": "producer_send_success", "value": null}\n',
+    "no value": b'{"name": "producer_send_error"}\n',
+}
+
+
+@pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN.keys())
+def test_a_line_that_is_of_no_journal_is_named_by_its_number(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(json.dumps(HEAD).encode() + b"\n" + line)
+    with pytest.raises(Usage, match=r"journal, line 2: "):
+        read_journals([path])
+
+
+@pytest.mark.parametrize("line", [{"sent": [1, 1]}, {"acked": [1, 1]}, {"begin": 1}, {"commit": 1}])
+def test_an_event_of_nobody_is_refused(tmp_path: Path, line: dict[str, Any]) -> None:
+    with pytest.raises(Usage, match=r"line 1: .*whose it is"):
+        written(tmp_path, line)
+
+
+def test_other_tools_lines_are_counted_and_a_file_of_nothing_else_is_no_journal(tmp_path: Path) -> None:
+    other: list[dict[str, Any]] = [{"level": "info"}, {"name": "consumer_poll"}, {}]
+    assert written(tmp_path, HEAD, *other, {"sent": [1, 1]}).ignored == 3
+    with pytest.raises(Usage, match="no line of it"):
+        written(tmp_path, *other)
+    with pytest.raises(Usage, match="cannot be read"):
+        read_journals([tmp_path])
+
+
 def test_an_empty_journal_has_no_events() -> None:
     assert Journal().table().schema.field("id").type == pa.string()

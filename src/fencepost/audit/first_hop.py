@@ -84,14 +84,17 @@ class _FirstHop:
         )
         self._engine.keep(
             "told",
-            "SELECT coalesce(j.id, l.id) AS id, j.outcome, j.transaction, l.topic, l.part, l.pos, "
-            "coalesce(l.times, 0) AS times FROM journal j FULL OUTER JOIN logged l ON j.id = l.id",
+            "SELECT coalesce(j.id, l.id) AS id, j.outcome, j.transaction, coalesce(j.least, 0) AS least, "
+            "coalesce(j.most, 0) AS most, l.topic, l.part, l.pos, coalesce(l.times, 0) AS times "
+            "FROM journal j FULL OUTER JOIN logged l ON j.id = l.id",
         )
         self._count()
         self._torn()
         self._lost()
-        told = "outcome IN ('acked', 'unknown') AND times > 1"
-        self._notes.add(Anomaly.DOUBLED_IN_LOG, "told", told, events="times - 1", times="times")
+        told = "outcome IN ('acked', 'unknown') AND times > most"
+        self._notes.add(
+            Anomaly.DOUBLED_IN_LOG, "told", told, events="times - most", times="times", expected="greatest(least, 1)"
+        )
         all_of_them = {"events": "times", "times": "times", "expected": "0"}
         self._notes.add(Anomaly.ABORTED_READ, "told", "outcome = 'aborted' AND times > 0", **all_of_them)
         never = "times > 0 AND (outcome IS NULL OR outcome = 'refused')"
@@ -102,12 +105,13 @@ class _FirstHop:
         outcomes = {
             row["outcome"]: row
             for row in self._engine.rows(
-                "SELECT outcome, count(*) AS events, sum(times) AS times FROM told GROUP BY outcome"
+                "SELECT outcome, count(*) AS events, sum(least) AS least, sum(times) AS times FROM told "
+                "GROUP BY outcome"
             )
         }
         events = {word: int(outcomes[word]["events"]) if word in outcomes else 0 for word in list(Outcome)}
         self._hop.landed = sum(int(row["times"] or 0) for row in outcomes.values())
-        self._hop.expected = events[Outcome.ACKED]
+        self._hop.expected = sum(int(row["least"] or 0) for row in outcomes.values())
         self._hop.facts = {word.value: events[word] for word in Outcome}
 
     def _torn(self) -> None:
@@ -122,16 +126,19 @@ class _FirstHop:
         self._notes.add(Anomaly.TORN_TRANSACTION, "torn", "TRUE", "a part of the transaction is there", **counts)
 
     def _lost(self) -> None:
-        gone = "outcome = 'acked' AND times = 0 AND (transaction IS NULL OR transaction NOT IN (SELECT id FROM torn))"
+        gone = "times < least AND (transaction IS NULL OR transaction NOT IN (SELECT id FROM torn))"
         if not self._engine.rows(f"SELECT 1 AS one FROM told WHERE {gone} LIMIT 1"):
             return
         self._read_raw()
         self._engine.keep(
             "gone",
-            "SELECT t.id, r.topic, r.part, r.pos, t.times FROM (SELECT * FROM told WHERE "
+            "SELECT t.id, r.topic, r.part, r.pos, t.times, t.least FROM (SELECT * FROM told WHERE "
             f"{gone}) t LEFT JOIN (SELECT id, min(topic) AS topic, min(part) AS part, min(pos) AS pos FROM raw "
             "GROUP BY id) r ON t.id = r.id",
         )
         nowhere, aborted = "acknowledged, and not in the log", "acknowledged, and in the log only as not committed"
-        self._notes.add(self._nowhere, "gone", "pos IS NULL", nowhere)
-        self._notes.add(Anomaly.LOST_BEFORE_LOG, "gone", "pos IS NOT NULL", aborted)
+        counts = {"events": "least - times", "times": "times", "expected": "least"}
+        some = "acknowledged more often than it is in the log"
+        self._notes.add(self._nowhere, "gone", "pos IS NULL", nowhere, **counts)
+        self._notes.add(Anomaly.LOST_BEFORE_LOG, "gone", "pos IS NOT NULL AND times = 0", aborted, **counts)
+        self._notes.add(self._nowhere, "gone", "pos IS NOT NULL AND times > 0", some, **counts)
