@@ -32,7 +32,8 @@ ALLOWED = {
     "ledgers": CORE | {"delivery"},
     # the Kafka sink is a producer, through the same client
     "sinks": CORE | {"delivery", "rules", "ledgers", "outcome", "cluster", "producing", "halving"},
-    "audit": CORE | {"outcome", "cluster", "sinks", "spec", "spark"},
+    # upsert and dedupe: the transform is run again, as both engines run it
+    "audit": CORE | {"outcome", "cluster", "sinks", "spec", "spark", "consuming", "rows", "transforms"},
     "spark": CORE
     | {"delivery", "rules", "news", "gaps", "spec", "transforms", "halving", "rows", "cluster", "sinks", "machine"},
     "conforming": {"errors", "sinks"},

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 import yaml
 
@@ -61,7 +62,8 @@ def test_a_pipeline_that_holds(spec: Path) -> None:
     code, found = as_json("audit", "--spec", str(spec))
     assert (code, found["verdict"], found["expected"], found["landed"]) == (0, "holds", 40, 40)
     assert (found["lost"], found["duplicated"], found["phantom"], found["findings"]) == (0, 0, 0, [])
-    assert [hop["hop"] for hop in found["hops"]] == ["log", "log to sink"]
+    assert [hop["hop"] for hop in found["hops"]] == ["sender to log", "log to sink"]
+    assert [hop["verdict"] for hop in found["hops"]] == ["not-judged", "holds"]
     assert found["engine"] == "python"
 
 
@@ -90,11 +92,31 @@ def test_a_pipeline_that_is_broken_ends_with_1_and_its_page_shows_the_hole(
 
 def test_findings_are_cut_and_the_totals_are_not(shop: Shop, spec: Path) -> None:
     shop.sql(f"TRUNCATE {shop.name}")
-    _, found = as_json("audit", "--spec", str(spec), "--most", "3")
-    assert (len(found["findings"]), found["lost"]) == (3, 40)
-    text = run("audit", "--spec", str(spec), "--most", "3")
-    assert "... 37 more" in text.stdout
-    assert "exactly-once: broken" in text.stdout
+    _, found = as_json("audit", "--spec", str(spec), "--most", "1")
+    (first,) = found["findings"]
+    assert (first["offset"], first["last_offset"], first["events"], found["lost"]) == (0, 19, 20, 40)
+    text = run("audit", "--spec", str(spec), "--most", "1")
+    assert f"  L2  {shop.name}/0 0 to 19 p:0 to p:38: 20 events, each 0 instead of 1 (forbidden)" in text.stdout
+    assert "... 20 more of 40" in text.stdout
+    assert "log to sink: broken\nexactly-once: broken" in text.stdout
+
+
+def test_ids_that_were_sent_twice_are_the_senders_and_every_record_landed_once(shop: Shop, spec: Path) -> None:
+    shop.send(EVENTS)
+    shop.carry()
+    text = run("audit", "--spec", str(spec))
+    assert (text.returncode, text.stdout.splitlines()) == (
+        0,
+        [
+            "read 80 = landed 80 + filtered 0 + dead 0",
+            "rows 80: lost 0, doubled 0, phantom 0",
+            "sender to log: 40 ids sent twice; not judged, no journal says what was meant",
+            "log to sink: holds",
+            "exactly-once: holds",
+        ],
+    )
+    _, found = as_json("audit", "--spec", str(spec))
+    assert (found["hops"][0]["said"], found["anomalies"], len(found["remarks"])) == ({"D1": 40}, {}, 2)
 
 
 @pytest.mark.proof
@@ -137,6 +159,18 @@ def test_a_producers_own_journal_is_held_against_the_log(stack: Stack, tmp_path:
     journal.write_text(journal.read_text() + '{"sent": [90, 90]}\n{"acked": [90, 90]}\n')
     code, found = as_json("audit", *words)
     assert (code, [one["code"] for one in found["findings"]]) == (1, ["L1"])
+
+
+def test_records_and_rows_that_have_no_id_leave_a_comparison_by_ids_open(shop: Shop, stack: Stack) -> None:
+    other = Shop(stack)
+    client = confluent_kafka.Producer(shop.kafka)
+    client.produce(shop.name, b"of another tool", b"k")
+    assert client.flush(30) == 0
+    other.send(EVENTS)
+    words = ["--bootstrap-server", stack.bootstrap_servers, "--topic", shop.name, "--sink", f"topic:{other.name}"]
+    code, found = as_json("audit", *words)
+    assert (code, found["verdict"], found["lost"]) == (5, "inconclusive", 0)
+    assert "1 records of the log" in found["hops"][-1]["undecided"]
 
 
 def test_what_cannot_be_read_is_undecided_and_wrong_options_are_refused(spec: Path, stack: Stack) -> None:

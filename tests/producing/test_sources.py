@@ -118,6 +118,17 @@ def test_numbered_events_go_on_too_and_have_keys_sizes_and_a_rate(topics: Topics
     assert ids(topics, topic) == Counter(range(50))
     assert {message.key() for message in messages} == {b"c-0", b"c-1", b"c-2"}
     assert {len(message.value() or b"") for message in messages} == {300}
+    producers = {header(message).split(":")[0] for message in messages}
+    assert (len(producers), len({header(message) for message in messages})) == (1, 50)
+
+
+def test_numbered_events_are_new_ones_each_time_where_no_position_is_kept(topics: Topics) -> None:
+    topic = topics.make()
+    for _ in range(2):
+        assert produce(topics.servers, "--topic", topic, "--count", 20).totals["acked"] == 20
+    assert produce(topics.servers, "--topic", topic, *EO, "--name", "more", "--from-start", "--count", 20).code == 0
+    assert ids(topics, topic) == Counter([*range(20)] * 3)
+    assert len({header(message) for message in topics.read(topic)}) == 60
 
 
 class TestBadInput:

@@ -20,6 +20,7 @@ from fencepost.audit.loading import LOG, put_nothing_dead, put_ranges, zoned
 from fencepost.audit.spans import LandedSpan
 from fencepost.guarantee import Anomaly
 from fencepost.model import Span, TopicPartition
+from unit.ranges import each
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 FAR = 1 << 17  # another bucket
@@ -97,7 +98,7 @@ def once(records: Sequence[Place]) -> list[Output]:
 
 
 def named(findings: Sequence[Finding]) -> list[tuple[str, int | None]]:
-    return [(finding.code.value, finding.offset) for finding in findings]
+    return [(finding.code.value, finding.offset) for finding in each(findings)]
 
 
 def test_everything_once_finds_nothing(side: Side) -> None:
@@ -218,9 +219,22 @@ def test_an_output_more_than_the_commit_wrote_is_a_stranger(side: Side) -> None:
 
 def test_findings_are_cut_and_totals_are_not(side: Side) -> None:
     side.question = replace(side.question, most=3)
-    hop = side.compare(places(*range(10)), [])
+    hop = side.compare(places(*range(0, 20, 2)), [])
     assert len(hop.findings) == 3
     assert hop.totals[Anomaly.LOST_BEFORE_SINK] == 10
+
+
+def test_events_that_follow_each_other_and_are_alike_are_one_finding(side: Side) -> None:
+    log = [*places(*range(10)), *places(0, 1, at=B)]
+    hop = side.compare(log, once([*places(3, 5, 5, 6, 6)]))
+    assert [(one.code.value, one.partition, one.offset, one.last_offset, one.events) for one in hop.findings] == [
+        ("D2", 0, 5, 6, 2),
+        ("L2", 0, 0, 2, 3),
+        ("L2", 0, 4, None, 1),
+        ("L2", 0, 7, 9, 3),
+        ("L2", 1, 0, 1, 2),
+    ]
+    assert sum(one.weight for one in hop.findings) == hop.totals.total() == 11
 
 
 OFFSETS = st.integers(0, 3) | st.integers(FAR, FAR + 2)
@@ -234,7 +248,8 @@ def test_by_place_it_agrees_with_the_oracle(engine: DuckEngine, log: list[Place]
     hop = Side(engine).compare(log, sink)
     oracle = compare_sink(log, [(at, pos) for at, pos, _ in sink])
     expected = Counter({(one.code, one.id): one.times for one in oracle.findings})
-    assert Counter({(one.code, _place(one)): one.times for one in hop.findings}) == expected
+    assert Counter({(one.code, _place(one)): one.times for one in each(hop.findings)}) == expected
+    assert sum(one.weight for one in hop.findings) == hop.totals.total()
     assert (hop.expected, hop.landed) == (oracle.expected, oracle.landed)
 
 
@@ -247,7 +262,7 @@ def test_by_id_it_agrees_with_the_oracle(engine: DuckEngine, log: list[Place], s
     oracle = compare_sink(
         [f"p:{at.partition}{pos}" for at, pos in log], [f"p:{at.partition}{pos}" for at, pos, _ in sink]
     )
-    assert {(one.code, one.id, one.times) for one in hop.findings} == {
+    assert {(one.code, f"p:{one.partition}{one.offset}", one.times) for one in each(hop.findings)} == {
         (one.code, one.id, one.times) for one in oracle.findings
     }
 

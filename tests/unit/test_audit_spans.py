@@ -67,6 +67,33 @@ def test_the_verdict_follows_the_table_and_nothing_passes_without_a_comparison()
     assert Audit(Guarantee.EXACTLY_ONCE, "", []).verdict is Verdict.INCONCLUSIVE
 
 
+def test_each_hop_has_a_verdict_and_what_no_declaration_covers_is_only_said() -> None:
+    sender = Hop("sender to log", "ids", findings=[Finding(Anomaly.DOUBLED_IN_LOG, "p:1", "orders", 0, 1, 2)])
+    sender.totals[Anomaly.DOUBLED_IN_LOG] = 1
+    found = audit_of()
+    found.hops.insert(0, sender)
+    assert (sender.verdict(found.guarantee), found.verdict) == (Verdict.BROKEN, Verdict.BROKEN)
+    sender.only_say(Anomaly.DOUBLED_IN_LOG, Anomaly.REORDERED_IN_LOG)
+    assert (sender.verdict(found.guarantee), found.verdict, found.findings) == (Verdict.UNJUDGED, Verdict.HOLDS, [])
+    assert [hop["verdict"] for hop in found.as_json(9)["hops"]] == ["not-judged", "holds"]
+    assert "D1 1 (not judged)" in render(found, "orders")
+    sender.totals[Anomaly.CORRUPTED] = 1
+    assert found.verdict is Verdict.BROKEN
+    assert Audit(Guarantee.EXACTLY_ONCE, "", [Hop("sender to log", "", declared=False)]).verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_was_not_checked_is_in_the_verdict_the_page_and_the_json() -> None:
+    found = audit_of()
+    found.hops[0].not_checked.append("rows <b>beyond</b> the moon")
+    assert found.verdict is Verdict.PARTLY
+    assert found.as_json(9)["not_checked"] == ["log to sink: rows <b>beyond</b> the moon"]
+    page = render(found, "orders")
+    assert "holds-in-part" in page
+    assert "Not checked: log to sink: rows &lt;b&gt;beyond" in page
+    found.hops[0].undecided = "the key is jsonb"
+    assert (found.verdict, "the key is jsonb" in render(found, "orders")) == (Verdict.INCONCLUSIVE, True)
+
+
 def test_what_breaks_the_guarantee_comes_first_and_the_rest_in_the_order_of_the_log() -> None:
     copy = Finding(Anomaly.DOUBLED_IN_SINK, None, "orders", 0, 1, 2)
     late, hole = (Finding(Anomaly.LOST_BEFORE_SINK, None, "orders", 0, offset) for offset in (9, 5))
@@ -90,6 +117,8 @@ def test_the_strip_shows_a_hole_at_the_first_offset_and_one_before_it() -> None:
     older = Audit(Guarantee.EXACTLY_ONCE, "python", [Hop("log to sink", "provenance")], [part])
     older.hops[0].add([Finding(Anomaly.SPAN_GAP, None, "orders", 0, 10)])
     assert 'x="-' not in render(older, "orders")
+    wide = Finding(Anomaly.LOST_BEFORE_SINK, None, "orders", 0, 0, events=12, last_offset=11, weight=12)
+    assert render(audit_of(wide), "orders").count('fill="#c62828"') == 19  # twelve of 120 offsets, of 200 cells
 
 
 def test_a_report_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 from psycopg import sql
@@ -15,26 +16,22 @@ from fencepost.audit.hop import PLACES, Question, Ranges, by_id, compare_sides
 from fencepost.audit.journal import Journal, read_journals
 from fencepost.audit.loading import put_nothing_dead, put_ranges, zoned
 from fencepost.audit.request import AuditRequest, EngineChoice, SinkMode
-from fencepost.audit.scope import Scope, drained, find_scope
+from fencepost.audit.scope import Scope, committed_ends, drained, find_scope
 from fencepost.audit.spans import breaks
+from fencepost.audit.superseding import BY_KEY, make_expected
+from fencepost.audit.table_order import read_order
+from fencepost.cluster.client import Cluster
 from fencepost.cluster.failures import NotLetIn
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
+from fencepost.model import Mode, Span
 from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.reading import exists, has_columns, pages, reader
 from fencepost.sinks.postgres.session import table_name, translated
 from fencepost.sinks.postgres.table import located
+from fencepost.spec import PipelineSpec
 
 PROVENANCE = ("_topic", "_partition", "_offset", "_n")
-_ONE_OF_A_KEY = """
-SELECT * FROM (
-    SELECT c.*, s.pos IS NOT NULL AS here,
-        max(CASE WHEN s.pos IS NULL THEN 0 ELSE 1 END) OVER (PARTITION BY c.key) AS landed,
-        row_number() OVER (PARTITION BY c.key ORDER BY c.tombstone DESC, c.topic, c.part) AS number
-    FROM chosen c LEFT JOIN (SELECT DISTINCT topic, part, pos FROM sink WHERE zone = 'in') s
-    ON c.topic = s.topic AND c.part = s.part AND c.pos = s.pos
-) AS each_topics WHERE here OR (landed = 0 AND number = 1 AND {alive})
-"""  # each topic's event of a key may have the row: the one that was committed last has, and only the sink knows which
 ROWS_PER_SPAN = "spans without gaps, and the number of rows that they say were written"
 
 
@@ -51,6 +48,8 @@ class Loader(Protocol):
     def table(self, name: str, dsn: str, query: str, pages: int = 0, /) -> None: ...
 
     def expected(self, topics: Sequence[str], ranges: Ranges, condition: str) -> None: ...
+
+    def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None: ...
 
 
 def audit(request: AuditRequest, patience: float | None = None) -> Audit:
@@ -91,9 +90,8 @@ def _loader(request: AuditRequest, choice: EngineChoice) -> Iterator[Loader]:
     else:
         from fencepost.audit.on_spark import SparkLoader, open_spark
 
-        headers = bool(request.journals or request.sink_topic or request.id_column)
         with open_spark(", ".join(request.topics), request.spark) as spark:
-            yield SparkLoader(spark, request.kafka, headers, request.source)
+            yield SparkLoader(spark, request.kafka, headers=True, source=request.source)
 
 
 class _Auditor:
@@ -108,25 +106,32 @@ class _Auditor:
     def hops(self) -> Iterator[Hop]:
         put_ranges(self._engine, self._scope.ranges)
         put_nothing_dead(self._engine)
-        if self._journal is not None:
-            self._engine.put("journal", self._journal.table())
-            self._loader.topics("log", self._request.topics, self._scope.whole, id_=self._id)
-            missing = Anomaly.UNDECIDED if self._scope.forgets else Anomaly.LOST_BEFORE_LOG
-            yield compare_log(self._engine, self._request.most, lambda: self._read_raw(None), missing)
-        self._loader.topics("log", self._request.topics, self._scope.ranges, id_=self._id)
-        if self._reads_headers():
-            yield self._log_by_itself()
+        yield self._first_hop(self._journal) if self._journal is not None else self._log_by_itself()
         if self._request.table is not None or self._request.sink_topic is not None:
             yield self._last_hop()
 
-    def _reads_headers(self) -> bool:
-        return self._engine.name == "python" or bool(self._request.journals)
+    def _first_hop(self, journal: Journal) -> Hop:
+        """What the sender was told; and what its events' headers say."""
+        self._engine.put("journal", journal.table())
+        self._loader.topics("log", self._request.topics, self._scope.whole, id_=self._id)
+        missing = Anomaly.UNDECIDED if self._scope.forgets else Anomaly.LOST_BEFORE_LOG
+        hop = compare_log(self._engine, self._request.most, lambda: self._read_raw(None), missing)
+        hop.facts["ignored_lines"] = journal.ignored
+        by_itself = self._checked_log()
+        hop.blame(by_itself)
+        hop.facts |= by_itself.facts
+        return hop
 
     def _log_by_itself(self) -> Hop:
-        hop = check_log(self._engine, self._request.most)
-        if self._journal is None:
-            doubled_in_log(self._engine, hop, self._request.most)
+        """Nobody declared what the sender promised: what it repeated or reordered is told, and not judged."""
+        hop = self._checked_log()
+        doubled_in_log(self._engine, hop, self._request.most)
+        hop.only_say(Anomaly.DOUBLED_IN_LOG, Anomaly.REORDERED_IN_LOG)
         return hop
+
+    def _checked_log(self) -> Hop:
+        self._loader.topics("log", self._request.topics, self._scope.ranges, id_=self._id)
+        return check_log(self._engine, self._request.most)
 
     def _read_raw(self, ranges: Ranges | None) -> None:
         if ranges is not None:  # what a sink claims may lie outside of the topic
@@ -135,23 +140,86 @@ class _Auditor:
         self._loader.topics("raw", self._request.topics, ranges, committed=False, id_=self._id)
 
     def _last_hop(self) -> Hop:
-        provenance = self._load_sink()
-        if not provenance and not self._by_id():
-            hop = self._rows_per_span()
-        else:
-            hop = compare_sides(self._engine, self._question())
+        hop = self._compared(provenance=self._load_sink())
         if self._request.sink_topic is not None:  # a table has no order, a topic has
             hop.blame(check_log(self._engine, self._request.most, "landed", Anomaly.REORDERED_IN_SINK))
         hop.add(breaks(self._scope.spans, self._scope.positions))
         hop.facts["waiting"] = sum(self._scope.waiting(at) for at in self._scope.ranges)
+        hop.not_checked += self._left_out()
         return hop
+
+    def _compared(self, provenance: bool) -> Hop:
+        if self._by_id() and self._request.merged is not None:
+            return Hop("log to sink", BY_KEY, undecided="rows of one key are compared by provenance: leave --id away")
+        if self._by_id():
+            return self._by_ids()
+        if not provenance:
+            return self._rows_per_span()
+        if self._request.merged is not None:
+            return self._of_keys(self._request.merged)
+        return compare_sides(self._engine, self._question())
+
+    def _by_ids(self) -> Hop:
+        """Events that have none are not compared: then nothing can be said about the whole."""
+        hop = compare_sides(self._engine, self._question())
+        (log,), (sink,) = (
+            self._engine.rows(f"SELECT count(*) - count(id) AS nameless FROM {relation}")
+            for relation in ("log", "sink")
+        )
+        if log["nameless"] or sink["nameless"]:
+            hop.undecided = f"without an id: {log['nameless']:,} records of the log, {sink['nameless']:,} of the sink"
+        return hop
+
+    def _of_keys(self, spec: PipelineSpec) -> Hop:
+        """Upsert and dedupe of a pipeline: its transform is run again, to see which event of each key has the row."""
+        options, merge = spec.postgres, spec.postgres.merge
+        if merge is None:
+            raise Usage(f"pipeline {spec.name!r} does not merge rows", "leave --mode away")
+        with reader(options.dsn or "") as connection:
+            order = read_order(connection, options.table, merge)
+        if order.reason:
+            return Hop("log to sink", BY_KEY, undecided=order.reason)
+        self._engine.keep("found", "SELECT topic, part, pos, id, n, payload, zone FROM sink")
+        (rows,) = self._engine.rows("SELECT count(*) AS rows FROM found WHERE zone = 'older'")  # all of it is read now
+        try:
+            self._loader.outputs(spec, self._carried())  # up to an end that lies behind every row
+            aside = make_expected(self._engine, merge, order.bytewise or len(spec.source.origins) == 1)
+        except FencepostError as error:
+            return Hop("log to sink", BY_KEY, undecided=f"which events must have a row is not known: {error}")
+        forgotten = self._scope.compacted or (rows["rows"] > 0 and self._scope.forgets)
+        plain = merge.mode is Mode.UPSERT and not merge.order_by  # the newest event of a key is not forgotten first
+        question = replace(
+            self._question(made=True),
+            missing=Anomaly.UNDECIDED if forgotten and not plain else Anomaly.LOST_BEFORE_SINK,
+            nowhere=Anomaly.UNDECIDED if self._scope.compacted else Anomaly.PHANTOM,
+        )
+        hop = compare_sides(self._engine, question)
+        hop.checked = BY_KEY
+        if aside:
+            hop.facts["unsettled_keys"] = aside
+        return hop
+
+    def _carried(self) -> Ranges:
+        """From where each partition began to be carried, up to its end now."""
+        begun = self._scope.carried
+        ends = committed_ends(Cluster(self._request.kafka), list(self._scope.ends))
+        first = {at: max(start, begun.get(at, start)) for at, start in self._scope.first.items()}
+        return {at: Span(first[at], max(first[at], end)) for at, end in ends.items() if at in first}
+
+    def _left_out(self) -> Iterator[str]:
+        """What of the log and the sink is not compared though it could be, or not in full."""
+        request = self._request
+        if request.since is not None or request.until is not None:
+            yield "records outside of --from and --to"
 
     def _by_id(self) -> bool:
         return bool(self._request.id_column or self._request.sink_topic)
 
-    def _question(self) -> Question:
+    def _question(self, made: bool = False) -> Question:
+        """`made`: `expected` is there already, and each of its events must have a row."""
         request = self._request
-        narrowed = self._make_expected()
+        narrowed = made or self._make_expected()
+        filters = request.spec is not None and request.spec.transform is not None
         return Question(
             by_id(self._engine) if self._by_id() else PLACES,
             self._read_raw,
@@ -162,34 +230,38 @@ class _Auditor:
             unexpected=Anomaly.DOUBLED_IN_SINK if narrowed else None,
             payload=request.payload is not None,
             most=request.most,
+            missing=Anomaly.UNDECIDED if self._by_id() and filters and not request.expect else Anomaly.LOST_BEFORE_SINK,
         )
 
     def _make_expected(self) -> bool:
-        """`expected`: the events that must have a row. Says whether others of the log are superseded by them."""
+        """`expected`: the events that must have a row. Says whether others of the log are superseded by them.
+
+        Without a pipeline a key is Kafka's, and lives in one partition.
+        """
         mode, request = self._request.mode, self._request
+        named = "id IS NOT NULL" if self._by_id() else "TRUE"
         if request.expect:
             self._loader.expected(request.topics, self._scope.ranges, request.expect)
             return False
         if mode is SinkMode.APPEND:
-            self._engine.view("expected", "SELECT * FROM log")
+            self._engine.view("expected", f"SELECT * FROM log WHERE {named}")
             return False
         which = "DESC" if mode is SinkMode.UPSERT else "ASC"
         alive = "NOT tombstone" if request.deletes else "TRUE"
-        self._engine.keep(
-            "chosen",
-            "SELECT * FROM (SELECT *, row_number() OVER "
-            f"(PARTITION BY topic, part, key ORDER BY pos {which}) AS place FROM log) AS ordered WHERE place = 1",
+        self._engine.view(
+            "expected",
+            "SELECT topic, part, pos, id, key, intact, payload FROM (SELECT *, row_number() OVER "
+            f"(PARTITION BY topic, part, key ORDER BY pos {which}) AS place FROM log) AS ordered "
+            f"WHERE place = 1 AND {alive} AND {named}",
         )
-        one = f"SELECT * FROM chosen WHERE {alive}" if request.keys_apart else _ONE_OF_A_KEY.format(alive=alive)
-        self._engine.view("expected", f"SELECT topic, part, pos, id, key, intact, payload FROM ({one}) AS one")
         return True
 
     def _load_sink(self) -> bool:
         """`sink` and `dead`. Says whether the rows know where they came from."""
-        request = self._request
+        request, zone = self._request, "CASE WHEN id IS NULL THEN 'nameless' ELSE 'in' END AS zone"
         if request.sink_topic is not None:
             self._loader.topics("landed", [request.sink_topic], None, id_=self._id)
-            self._engine.view("sink", "SELECT topic, part, pos, id, 0 AS n, payload, 'in' AS zone FROM landed")
+            self._engine.view("sink", f"SELECT topic, part, pos, id, 0 AS n, payload, {zone} FROM landed")
             return False
         table, dsn = request.table or "", request.dsn or ""
         with reader(dsn) as connection:
@@ -204,7 +276,8 @@ class _Auditor:
             aside = exists(connection, *dead.table_for(place).split("."))
             dead_query = _dead(dead.table_for(place)).as_string(connection)
         self._loader.table("landed", dsn, query, size)
-        self._engine.view("sink", zoned("landed"))
+        by_id_ = f"SELECT topic, part, pos, id, n, payload, {zone} FROM landed"
+        self._engine.view("sink", by_id_ if request.id_column else zoned("landed"))
         if aside:
             self._loader.table("dead", dsn, dead_query)
         return provenance
@@ -212,6 +285,12 @@ class _Auditor:
     def _rows_per_span(self) -> Hop:
         """Rows that do not know where they came from can only be counted, against what commits say that they wrote."""
         hop = Hop("log to sink", ROWS_PER_SPAN)
+        if self._request.mode is not SinkMode.APPEND:
+            hop.undecided = (
+                f"rows that do not know where they came from: with {self._request.mode} their number is no help"
+            )
+            return hop
+        hop.not_checked = ["which events the rows are of: they do not know, so only their number was compared"]
         with reader(self._request.dsn or "") as connection, translated("count the rows"):
             count = sql.SQL("SELECT pg_catalog.count(*) FROM {}").format(table_name(self._request.table or ""))
             (rows,) = connection.execute(count).fetchone() or (0,)

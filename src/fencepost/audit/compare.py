@@ -19,8 +19,10 @@ Id = Hashable
 
 class Verdict(StrEnum):
     HOLDS = "holds"
+    PARTLY = "holds-in-part"  # for what was checked, and not everything was
     BROKEN = "broken"
     INCONCLUSIVE = "inconclusive"
+    UNJUDGED = "not-judged"  # nobody declared anything about it
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,27 +9,26 @@ from collections.abc import Callable
 
 from fencepost.audit.engine import Engine
 from fencepost.audit.findings import Hop
-from fencepost.audit.notes import Notes
+from fencepost.audit.notes import Notes, is_sequenced
 from fencepost.guarantee import Anomaly
 from fencepost.outcome import Outcome
 
+BY_HEADERS = "ids, checksums and sequences in the events' headers"
 _SEQUENCED = """
 SELECT topic, part, pos, id, key, split_part(id, ':', 1) AS producer,
        CAST(split_part(id, ':', 2) AS BIGINT) AS number,
-       row_number() OVER (PARTITION BY id ORDER BY topic, part, pos) AS copy
+       {copy} AS copy
 FROM {relation} WHERE {is_sequenced}
 """
+_COPY = "row_number() OVER (PARTITION BY id ORDER BY topic, part, pos)"  # sorts by id: only where there are copies
+
 _LATER = """
-SELECT topic, part, pos, id, number, max(number) OVER (
-    PARTITION BY producer, topic, part, key ORDER BY pos ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-) AS before FROM sequenced WHERE copy = 1
+SELECT * FROM (
+    SELECT topic, part, pos, id, number, max(number) OVER (
+        PARTITION BY producer, topic, part, key ORDER BY pos ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS before FROM sequenced WHERE copy = 1
+) AS each_one WHERE number < before
 """
-
-
-def is_sequenced(engine: Engine) -> str:
-    """Does the id end in the sequence number of its producer?"""
-    function = "regexp_matches" if engine.name == "python" else "regexp_like"
-    return f"id IS NOT NULL AND {function}(id, '^[^:]+:[0-9]{{1,18}}$')"
 
 
 def compare_log(
@@ -44,28 +43,37 @@ def compare_log(
 
 def check_log(engine: Engine, most: int, relation: str = "log", reordered: Anomaly = Anomaly.REORDERED_IN_LOG) -> Hop:
     """The log by itself: ids that stand there twice, values that changed, sequences that go back within a key."""
-    hop = Hop("log", "ids, checksums and sequences in the events' headers")
+    hop = Hop("sender to log", BY_HEADERS)
     notes = Notes(engine, hop, most)
-    (count,) = engine.rows(f"SELECT count(*) AS rows, count(id) AS ids, count(intact) AS sums FROM {relation}")
+    (count,) = engine.rows(
+        "SELECT count(*) AS rows, count(id) AS ids, count(intact) AS sums, count(DISTINCT id) AS different, "
+        f"coalesce(sum(CASE WHEN intact = FALSE THEN 1 ELSE 0 END), 0) AS changed FROM {relation}"
+    )
     hop.expected = hop.landed = int(count["rows"])
     hop.facts = {"with_id": int(count["ids"]), "with_checksum": int(count["sums"])}
-    if count["sums"]:
+    hop.facts["copies"] = int(count["ids"]) - int(count["different"])
+    if count["changed"]:
         notes.add(Anomaly.CORRUPTED, relation, "intact = FALSE", "the value does not have its checksum", times="1")
     if count["ids"]:
-        engine.keep("sequenced", _SEQUENCED.format(relation=relation, is_sequenced=is_sequenced(engine)))
+        copy = _COPY if hop.facts["copies"] else "1"
+        engine.view("sequenced", _SEQUENCED.format(relation=relation, is_sequenced=is_sequenced(engine), copy=copy))
         engine.keep("later", _LATER)
-        notes.add(reordered, "later", "number < before", "an event that was sent later stands before it", times="1")
+        notes.add(reordered, "later", "TRUE", "an event that was sent later stands before it", times="1")
     return hop
 
 
 def doubled_in_log(engine: Engine, hop: Hop, most: int) -> None:
     """Ids that stand in the log more than once, where no journal says what was sent."""
+    if not hop.facts["copies"]:
+        return
     engine.keep(
         "copies",
         "SELECT min(topic) AS topic, min(part) AS part, min(pos) AS pos, id, count(*) AS times FROM log "
         "WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1",
     )
     Notes(engine, hop, most).add(Anomaly.DOUBLED_IN_LOG, "copies", "TRUE", events="times - 1", times="times")
+    (count,) = engine.rows("SELECT count(*) AS ids, coalesce(max(times), 0) AS times FROM copies")
+    hop.facts |= {"repeated_ids": int(count["ids"]), "most_copies": int(count["times"])}
 
 
 class _FirstHop:
@@ -73,7 +81,7 @@ class _FirstHop:
         self._engine = engine
         self._read_raw = read_raw
         self._nowhere = missing
-        self._hop = Hop("journal to log", "ids")
+        self._hop = Hop("sender to log", f"the journal's ids, and {BY_HEADERS}")
         self._notes = Notes(engine, self._hop, most)
 
     def run(self) -> Hop:

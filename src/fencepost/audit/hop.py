@@ -60,6 +60,8 @@ class Question:
     unexpected: Anomaly | None = None  # what a row of a record is that is in `log` and not in `expected`
     compacted: bool = False  # records that had a row may be gone from the log
     payload: bool = False  # both sides have a column `payload`, which must agree
+    missing: Anomaly = Anomaly.LOST_BEFORE_SINK  # what a record without a row is
+    nowhere: Anomaly = Anomaly.PHANTOM  # what a row without a record is
     most: int = 100
 
 
@@ -189,7 +191,7 @@ class _Comparison:
         if self._asked.compacted and self._hurt:
             self._compacted(counts)
         else:
-            self._notes.add(Anomaly.PHANTOM, "extra", "state = 'nowhere'", **counts)
+            self._notes.add(self._asked.nowhere, "extra", "state = 'nowhere'", **counts)
             self._blamed = self._by_span(
                 f"SELECT h.span, count(*) AS times FROM extra m JOIN hurt h ON {_inside('m')} GROUP BY h.span"
             )
@@ -210,7 +212,7 @@ class _Comparison:
         self._notes.add(Anomaly.PHANTOM, "extra_in", _UNEXPLAINED, **counts)
         for i, more in surplus.items():
             if 0 < more < gone[i]:
-                self._hop.add([_long(self._hurt[i])], more)
+                self._hop.add([_long(self._hurt[i], more)], more)
         self._hop.facts["compacted"] = sum(gone.values()) - sum(surplus.values())
 
     def _more_than_written(self) -> None:
@@ -218,7 +220,7 @@ class _Comparison:
         for i, count in self._hurt.items():
             more = count.surplus - self._blamed.get(i, 0)
             if count.whole and more > 0 and not self._asked.compacted:
-                self._hop.add([_long(count)], more)
+                self._hop.add([_long(count, more)], more)
 
     def _missing(self) -> None:
         """Records without a row: dead, filtered or lost."""
@@ -236,12 +238,14 @@ class _Comparison:
             self._lost("missing", "NOT dead")
         else:
             self._ask_spans()
-        lost = self._hop.totals[Anomaly.LOST_BEFORE_SINK]
+        lost = self._hop.totals[self._asked.missing]
         self._hop.facts["filtered"] = max(int(count["missing"]) - lost, 0)
 
     def _lost(self, relation: str, where: str) -> None:
         counts = {"events": "logged - times", "times": "times", "expected": "logged"}
-        self._notes.add(Anomaly.LOST_BEFORE_SINK, relation, where, **counts)
+        open_ = self._asked.missing is Anomaly.UNDECIDED
+        note = "filtered, lost, or of a key whose row is another event's" if open_ else ""
+        self._notes.add(self._asked.missing, relation, where, note, **counts)
 
     def _count_spans(self, differing: list[Bucket]) -> None:
         """How many rows are there of each span that meets a bucket that differs."""
@@ -271,7 +275,7 @@ class _Comparison:
         self._lost("missing_in", _UNEXPLAINED)
         for i, fewer in lost.items():
             if fewer and fewer != gone.get(i, 0):
-                self._hop.add([_short(self._hurt[i])], fewer)
+                self._hop.add([_short(self._hurt[i], fewer)], fewer)
 
     def _put_named(self, spans: list[int]) -> None:
         """The spans whose events can all be named: as many are amiss as the commit's count says."""
@@ -307,7 +311,7 @@ def _at(row: Row) -> TopicPartition:
     return TopicPartition(row["topic"], row["part"])
 
 
-def _of_span(code: Anomaly, count: SpanCount, note: str) -> Finding:
+def _of_span(code: Anomaly, count: SpanCount, note: str, weight: int) -> Finding:
     """Where the commit's count says that something is wrong, and not with which of its records."""
     landed = count.landed
     said = note.format(landed.span)
@@ -319,13 +323,14 @@ def _of_span(code: Anomaly, count: SpanCount, note: str) -> Finding:
         times=count.rows,
         expected=landed.rows or 0,
         note=said,
+        weight=weight,
     )
 
 
-def _short(count: SpanCount) -> Finding:
+def _short(count: SpanCount, fewer: int) -> Finding:
     note = "of the rows that the commit of {} wrote; which of its records they were is not known"
-    return _of_span(Anomaly.LOST_BEFORE_SINK, count, note)
+    return _of_span(Anomaly.LOST_BEFORE_SINK, count, note, fewer)
 
 
-def _long(count: SpanCount) -> Finding:
-    return _of_span(Anomaly.PHANTOM, count, "more rows than the commit of {} wrote")
+def _long(count: SpanCount, more: int) -> Finding:
+    return _of_span(Anomaly.PHANTOM, count, "more rows than the commit of {} wrote", more)

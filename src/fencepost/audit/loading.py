@@ -25,6 +25,7 @@ from fencepost.audit.readers import read_topic
 from fencepost.errors import Unreachable, Usage
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Span, TopicPartition
 from fencepost.sinks.postgres.reading import reader
+from fencepost.spec import PipelineSpec
 
 LOG = pa.schema(
     [
@@ -71,6 +72,13 @@ class PythonLoader:
                 self.engine.put(name, cursor.fetch_arrow_table())
         except adbc.Error as error:
             raise Unreachable(f"PostgreSQL could not be read: {error}") from error
+
+    def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None:
+        """`outputs`: what the pipeline's transform makes of these records. Raises Usage, Refused."""
+        from fencepost.audit.rerun import rerun
+
+        aside = {(row["topic"], row["part"], row["pos"]) for row in self.engine.rows("SELECT * FROM dead")}
+        self.engine.put("outputs", rerun(spec, ranges, aside))
 
     def expected(self, _topics: Sequence[str], _ranges: Ranges, _condition: str) -> None:
         raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")

@@ -1,4 +1,4 @@
-"""From a query's answer to findings: all of it in the totals, the first ones by name."""
+"""From a query's answer to findings: all of it in the totals, the first ranges of alike events by name."""
 
 from __future__ import annotations
 
@@ -21,15 +21,44 @@ class Notes:
         expected, output = counts.get("expected", "1"), counts.get("n", "0")
         (total,) = self._engine.rows(f"SELECT coalesce(sum({events}), 0) AS events FROM {relation} WHERE {where}")
         if total["events"]:
+            number = f"CASE WHEN {is_sequenced(self._engine)} THEN try_cast(split_part(id, ':', 2) AS BIGINT) END"
             first = self._engine.rows(
-                f"SELECT id, topic, part, pos, {times} AS times, {expected} AS expected, {output} AS n "
-                f"FROM {relation} WHERE {where} ORDER BY topic, part, pos, n, id LIMIT {self._most}"
+                _RANGES.format(
+                    columns=f"{times} AS times, {expected} AS expected, {output} AS n, {events} AS weight",
+                    number=number,
+                    relation=relation,
+                    where=where,
+                    most=self._most,
+                )
             )
             self._hop.add([_finding(code, row, note) for row in first], int(total["events"]))
 
 
+def is_sequenced(engine: Engine) -> str:
+    """Does the id end in the sequence number of its producer?"""
+    function = "regexp_matches" if engine.name == "python" else "regexp_like"
+    return f"id IS NOT NULL AND {function}(id, '^[^:]+:[0-9]{{1,18}}$')"
+
+
+# Events that follow each other in the log, or where they are not in it in their producer's sequence, and are alike.
+_RANGES = """
+SELECT topic, part, min(pos) AS pos, max(pos) AS last_pos, coalesce(min_by(id, place), min(id)) AS id,
+       coalesce(max_by(id, place), min(id)) AS last_id, count(*) AS events, sum(weight) AS weight, times, expected, n
+FROM (
+    SELECT *, place - row_number() OVER (PARTITION BY topic, part, series, times, expected, n ORDER BY place) AS island
+    FROM (
+        SELECT id, topic, part, pos, CASE WHEN pos IS NULL THEN split_part(id, ':', 1) END AS series,
+               coalesce(pos, {number}) AS place, {columns} FROM {relation} WHERE {where}
+    ) AS one
+) AS each_one
+GROUP BY topic, part, series, times, expected, n, island, CASE WHEN place IS NULL THEN id END
+ORDER BY topic NULLS LAST, part NULLS LAST, pos NULLS LAST, series NULLS LAST, min(place) NULLS LAST, n, id LIMIT {most}
+"""
+
+
 def _finding(code: Anomaly, row: Row, note: str) -> Finding:
     output = f"output {row['n']} of the event" if row["n"] else ""
+    several = int(row["events"]) > 1
     return Finding(
         code,
         row["id"],
@@ -39,4 +68,8 @@ def _finding(code: Anomaly, row: Row, note: str) -> Finding:
         int(row["times"]),
         int(row["expected"]),
         "; ".join(filter(None, (note, output))),
+        int(row["events"]),
+        row["last_id"] if several else None,
+        row["last_pos"] if several else None,
+        int(row["weight"]),
     )

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from psycopg import conninfo
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from fencepost.audit.engine import Row
 from fencepost.audit.hop import Ranges
+from fencepost.audit.jdbc import jdbc
 from fencepost.audit.loading import LOG
+from fencepost.audit.rerun import names
 from fencepost.errors import Refused
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, TopicPartition
-from fencepost.sinks.postgres.reading import reader
+from fencepost.rows import RowShape
 from fencepost.spark.session import open_session
 from fencepost.spark.source import READING, KafkaSource, spark_options
-from fencepost.spec import SourceSpec
+from fencepost.spark.transform import resolve
+from fencepost.spec import PipelineSpec, SourceSpec
+from fencepost.transforms import FunctionName
 
 PAGES = 8192  # of a table to one reader: 64 MiB
 JDBC_ROWS = "20000"  # per round trip
@@ -113,9 +117,40 @@ class SparkLoader:
                 f.md5(f.col("value").cast("binary")).alias("payload"),
             ).createOrReplaceTempView("expected")
 
+    def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None:
+        """`outputs`: what the pipeline's transform makes of these records, but for those that were put aside."""
+        merge = spec.postgres.merge
+        transform = resolve(self.engine.spark, spec, KafkaSource(spec.source, spec.kafka, 1))
+        if merge is None or not transform.shape.provenance:
+            raise Refused("the rows do not know where they came from")
+        self.engine.spark.conf.set("spark.sql.adaptive.enabled", "true")  # a batch of ours is no stream's
+        loader = replace(self, headers=transform.source.headers)
+        with _translated():
+            aside = self.engine.spark.table("dead").selectExpr("topic", "part AS partition", "pos AS offset")
+            records = loader._records(spec.source.origins, ranges, committed=True)
+            made = transform.made(records.join(f.broadcast(aside), ["topic", "partition", "offset"], "left_anti"))
+            if transform.shape.arrow:
+                made = _in_arrow(made, transform.shape.arrow)
+            tombstone = f.col("_from.tombstone") if transform.shape.tombstones else f.lit(False)
+            made.select(
+                f.col("_from.topic").alias("topic"),
+                f.col("_from.partition").alias("part"),
+                f.col("_from.offset").alias("pos"),
+                tombstone.alias("tombstone"),
+                *(f.col(f"`{column}`").alias(name) for name, column in names(merge).items()),
+            ).createOrReplaceTempView("made")
+        self.engine.keep("unnumbered", "SELECT *, monotonically_increasing_id() AS line FROM made")
+        (count,) = self.engine.rows(
+            "SELECT count(*) AS rows, count(DISTINCT topic, part, pos) AS events FROM unnumbered"
+        )
+        number = "row_number() OVER (PARTITION BY topic, part, pos ORDER BY line) - 1"
+        number = number if count["rows"] > count["events"] else "0"  # a sort, only where events have several rows
+        self.engine.view("outputs", f"SELECT *, {number} AS n FROM unnumbered")
+
     def table(self, name: str, dsn: str, query: str, pages: int = 0) -> None:
         """A query's rows; where its table has so many pages, by several readers of a share of them each."""
-        url, properties = _jdbc(dsn)
+        url, properties = jdbc(dsn)
+        properties["fetchsize"] = JDBC_ROWS
         bounds = [*range(0, pages, PAGES), None] if pages > PAGES else [0, None]
         shares = [
             f"{query} WHERE ctid >= '({first},0)'::pg_catalog.tid"
@@ -170,32 +205,22 @@ class SparkLoader:
         return self._header(EVENT_CHECKSUM) == computed
 
 
+def _in_arrow(events: DataFrame, function: FunctionName) -> DataFrame:
+    """What a transform of record batches makes of them."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        return map(function.load(), batches)
+
+    made = RowShape(provenance=False, arrow=function, flat=False).made_schema(to_arrow_schema(events.schema))
+    return events.mapInArrow(run, from_arrow_schema(made))
+
+
 def _by_topic(places: Mapping[TopicPartition, T]) -> dict[str, dict[int, T]]:
     """As Spark takes them, in JSON."""
     found: dict[str, dict[int, T]] = defaultdict(dict)
     for at, thing in places.items():
         found[at.topic][at.partition] = thing
     return found
-
-
-def _jdbc(dsn: str) -> tuple[str, dict[str, str]]:
-    """The same database for pgjdbc. The password goes as a property, which Spark does not show."""
-    with reader(dsn) as connection:
-        info = connection.info
-        where = {"sslmode": "prefer", **conninfo.conninfo_to_dict(dsn)}
-        host = f"[{info.host}]" if ":" in info.host else info.host
-        properties = {
-            "user": info.user,
-            "password": info.password,
-            "driver": "org.postgresql.Driver",
-            "fetchsize": JDBC_ROWS,
-            "sslmode": str(where["sslmode"]),
-            "ApplicationName": "fencepost-audit",
-            "currentSchema": "pg_catalog",  # as for the other engine: the driver's own questions are not ours
-        }
-        if "sslrootcert" in where:
-            properties["sslrootcert"] = str(where["sslrootcert"])
-        return f"jdbc:postgresql://{host}:{info.port}/{info.dbname}", properties
 
 
 @contextmanager

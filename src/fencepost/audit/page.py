@@ -10,9 +10,9 @@ from string import Template
 from typing import Any
 
 from fencepost.audit.compare import Verdict
-from fencepost.audit.findings import DOUBLED, LOST, Audit, Finding
+from fencepost.audit.findings import DOUBLED, LOST, Audit, Finding, Hop
 from fencepost.errors import Usage
-from fencepost.guarantee import Anomaly
+from fencepost.guarantee import Anomaly, Guarantee
 
 CELLS = 200  # of a strip: each stands for a share of the partition's offsets
 MOST = 500
@@ -33,7 +33,9 @@ td.number { text-align: right; font-variant-numeric: tabular-nums } svg { width:
 <h1>Topic $topic, $guarantee: <span class="verdict">$verdict</span></h1>
 $undecided
 <h2>What was compared</h2>
-<table><tr><th>hop</th><th>matched by</th><th>expected</th><th>landed</th><th>found</th></tr>$hops</table>
+<table><tr><th>hop</th><th>verdict</th><th>matched by</th><th>expected</th><th>landed</th><th>found</th></tr>
+$hops</table>
+$not_checked
 <h2>Partitions</h2>
 <p class="legend"><span style="background:#2e7d32"></span>as it should be
 <span style="background:#c62828"></span>lost <span style="background:#ef6c00"></span>doubled
@@ -57,22 +59,31 @@ def write_page(audit: Audit, topic: str, folder: Path) -> Path:
 
 
 def render(audit: Audit, topic: str) -> str:
-    colours = {Verdict.HOLDS: "#2e7d32", Verdict.BROKEN: "#c62828", Verdict.INCONCLUSIVE: "#616161"}
+    colours = {
+        Verdict.HOLDS: "#2e7d32",
+        Verdict.PARTLY: "#827717",
+        Verdict.BROKEN: "#c62828",
+        Verdict.INCONCLUSIVE: "#616161",
+    }
     return _PAGE.substitute(
         topic=escape(topic),
         guarantee=escape(audit.guarantee.value),
         verdict=escape(audit.verdict.value),
         colour=colours[audit.verdict],
         undecided=f"<p>{escape(audit.undecided)}</p>" if audit.undecided else "",
-        hops="".join(_row(*_hop_cells(hop.as_json())) for hop in audit.hops),
+        hops="".join(_row(*_hop_cells(hop, audit.guarantee)) for hop in audit.hops),
+        not_checked="".join(f"<p>Not checked: {escape(one)}.</p>" for one in audit.not_checked),
         strips="".join(_strips(audit)),
         findings=_findings(audit),
     )
 
 
-def _hop_cells(hop: dict[str, Any]) -> list[Any]:
-    found = ", ".join(f"{code} {count:,}" for code, count in hop["anomalies"].items() if count) or "nothing"
-    return [hop["hop"], hop["checked"], hop["expected"], hop["landed"], found]
+def _hop_cells(hop: Hop, guarantee: Guarantee) -> list[Any]:
+    judged = [f"{code} {count:,}" for code, count in sorted(hop.totals.items()) if count]
+    said = [f"{code} {count:,} (not judged)" for code, count in sorted(hop.said.items())]
+    found = ", ".join(judged + said) or "nothing"
+    verdict = hop.verdict(guarantee).value + (f": {hop.undecided}" if hop.undecided else "")
+    return [hop.name, verdict, hop.checked, hop.expected, hop.landed, found]
 
 
 def _strips(audit: Audit) -> Iterable[str]:
@@ -91,8 +102,12 @@ def _strip(part: dict[str, Any], findings: list[Finding]) -> str:
     first, until, end = part["from"], part["to"], max(part["end"] or 0, part["to"])
     width = max(end - first, 1)
     compared = CELLS * (until - first) / width
-    places = [(one, one.offset) for one in findings if one.offset is not None]
-    cells = {max(min(int(CELLS * (at - first) / width), CELLS - 1), 0): _kind(one) for one, at in places}
+    cells: dict[int, str] = {}
+    for one in findings:
+        if one.offset is not None:
+            ends = (one.offset, one.offset if one.last_offset is None else one.last_offset)
+            begin, last = (max(min(int(CELLS * (at - first) / width), CELLS - 1), 0) for at in ends)
+            cells |= dict.fromkeys(range(begin, last + 1), _kind(one))
     marks = "".join(
         f'<rect x="{cell}" width="1" height="1" fill="{_COLOURS[kind]}"/>' for cell, kind in sorted(cells.items())
     )
@@ -111,21 +126,11 @@ def _kind(finding: Finding) -> str:
 def _findings(audit: Audit) -> str:
     if not audit.findings:
         return "<p>None.</p>"
-    head = "<tr><th>code</th><th>event</th><th>where</th><th>times</th><th>expected</th><th></th></tr>"
-    rows = "".join(
-        _row(
-            one.code.value,
-            one.id or "",
-            f"{one.topic}/{one.partition} {one.offset}" if one.topic else "",
-            one.times,
-            one.expected,
-            one.note,
-        )
-        for one in audit.findings[:MOST]
-    )
-    shown = min(len(audit.findings), MOST)
-    more = f"<p>The first {shown:,} of {audit.totals.total():,}.</p>" if audit.totals.total() > shown else ""
-    return f"<table>{head}{rows}</table>{more}"
+    head = "<tr><th>code</th><th>events</th><th>where</th><th>times</th><th>expected</th><th></th></tr>"
+    shown = audit.findings[:MOST]
+    rows = "".join(_row(one.code.value, one.events, one.where, one.times, one.expected, one.note) for one in shown)
+    more = audit.totals.total() - sum(one.weight for one in shown)
+    return f"<table>{head}{rows}</table>" + (f"<p>And {more:,} more.</p>" if more > 0 else "")
 
 
 def _row(*cells: Any) -> str:

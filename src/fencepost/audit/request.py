@@ -54,24 +54,35 @@ class AuditRequest:
     spark: Mapping[str, str] = field(default_factory=dict)
     most: int = 100
     also: tuple[str, ...] = ()  # further topics of the log
-    keys_apart: bool = True  # with a mode: does each topic have rows of its own for a key?
+    spec: PipelineSpec | None = field(default=None, repr=False)  # whose transform can be run again
 
     def __post_init__(self) -> None:
         if self.table is None and self.sink_topic is None and not self.journals:
             raise Usage("there is nothing to compare the topic with", "give --sink, --journal or a pipeline file")
         if self.expect and self.engine is EngineChoice.PYTHON:
             raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")
+        if self.expect and self.mode is not SinkMode.APPEND:
+            raise Usage(
+                f"--expect goes with append, not with {self.mode}", "leave it away: keys say which events count"
+            )
 
     @property
     def topics(self) -> tuple[str, ...]:
         """All of the log."""
         return (self.topic, *self.also)
 
+    @property
+    def merged(self) -> PipelineSpec | None:
+        """The pipeline, where only its transform tells which event of a key has the row."""
+        return self.spec if self.mode is not SinkMode.APPEND and self.table is not None else None
+
     def chosen(self, offsets: int) -> EngineChoice:
-        """Spark where the topic is large, or where a condition needs it."""
+        """Spark where the topic is large, or where a condition or a transform needs it."""
         if self.engine is not EngineChoice.AUTO:
             return self.engine
-        return EngineChoice.SPARK if self.expect or offsets > SMALL else EngineChoice.PYTHON
+        transform = self.merged.transform if self.merged else None
+        needed = self.expect or (transform is not None and transform.arrow is None)
+        return EngineChoice.SPARK if needed or offsets > SMALL else EngineChoice.PYTHON
 
 
 def of_pipeline(spec: PipelineSpec) -> AuditRequest:
@@ -80,7 +91,14 @@ def of_pipeline(spec: PipelineSpec) -> AuditRequest:
     if isinstance(spec.sink.options, KafkaOptions):
         target, source = spec.sink.options.topic, spec.source
         return AuditRequest(
-            spec.guarantee, spec.kafka, topic, sink_topic=target, source=source, spark=spec.spark, also=tuple(also)
+            spec.guarantee,
+            spec.kafka,
+            topic,
+            sink_topic=target,
+            source=source,
+            spark=spec.spark,
+            also=tuple(also),
+            spec=spec,
         )
     options = spec.postgres
     return AuditRequest(
@@ -96,5 +114,5 @@ def of_pipeline(spec: PipelineSpec) -> AuditRequest:
         deletes=options.tombstones == "delete",
         spark=spec.spark,
         also=tuple(also),
-        keys_apart="topic" in options.key or not also,
+        spec=spec,
     )

@@ -32,6 +32,7 @@ class Scope:
     spans: list[LandedSpan] = field(default_factory=list)
     compacted: bool = False  # may records be gone from the middle of the log?
     first: Mapping[TopicPartition, int] = field(default_factory=dict)  # where the log begins now
+    carried: Mapping[TopicPartition, int] = field(default_factory=dict)  # where a partition began to be carried
 
     @property
     def offsets(self) -> int:
@@ -84,7 +85,7 @@ def find_scope(request: AuditRequest) -> Scope:
         ranges[at] = Span(start, max(start, end))
     not_read = {at: Span(end, end) for at, end in positions.items() if at.topic not in request.topics}
     facts = [facts for name in request.topics if (facts := topic_facts(cluster, name))]
-    return Scope({**ranges, **not_read}, ends, positions, spans, any(each.compacted for each in facts), first)
+    return Scope({**ranges, **not_read}, ends, positions, spans, any(each.compacted for each in facts), first, carried)
 
 
 def committed_ends(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:

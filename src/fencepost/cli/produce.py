@@ -112,8 +112,9 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
 
     With --guarantee the source's position is kept in Kafka, under exactly-once in the transaction of the events: after
     kill -9 the same command goes on without loss and without doubles. Without it, each run sends everything, with
-    acks=all. Without --count and --file, each line of standard input is an event. On the local stack a missing topic
-    is made. Ends with 1 when an event was refused, with 5 when one may or may not have arrived.
+    acks=all, and --count makes new events each time. Without --count and --file, each line of standard input is an
+    event. On the local stack a missing topic is made. Ends with 1 when an event was refused, with 5 when one may or may
+    not have arrived.
 
     Example: fencepost produce --topic orders --guarantee exactly-once --file orders.jsonl --key customer
     """
@@ -128,7 +129,8 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
     from fencepost.rules import Acks
 
     reading = Reading(Layout(layout) if layout else None, key, errors is OnError.SKIP)
-    source = _numbers(count, keys, size) if count is not None else _lines(file, reading)
+    series = (name or "") if guarantee else None
+    source = _numbers(count, keys, size, series) if count is not None else _lines(file, reading)
     own_name = name or ("orders" if count is not None else _path_name(file))
     limits = Limits(records=batch, chunk=5_000 if source.fingerprint else 1, rate=rate)
     errand = Errand(
@@ -145,10 +147,12 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
     ProduceOutput(output is OutputFormat.JSON, errand, source, count).show(Run(kafka, errand, source))
 
 
-def _numbers(count: int, keys: int, size: int) -> Source:
+def _numbers(count: int, keys: int, size: int, series: str | None) -> Source:
+    """`series`: the name under which the position is kept. None: nothing is, so these are new events each time."""
+    from fencepost.producing.events import new_producer_id
     from fencepost.producing.sources import numbered_orders
 
-    return numbered_orders(count, keys, size)
+    return numbered_orders(count, keys, size, new_producer_id() if series is None else series)
 
 
 def _lines(file: str | None, reading: Reading) -> Source:

@@ -106,9 +106,13 @@ def orders(count: int, keys: int = CUSTOMERS, size: int = 0, after: int = 0) -> 
         yield Event(text.encode(), customer.encode())
 
 
-def numbered_orders(count: int, keys: int = CUSTOMERS, size: int = 0) -> Numbered:
-    """The same, as a source that can be read again; a larger count goes on behind a smaller one."""
-    return Numbered(lambda after: orders(count, keys, size, after), f"orders keys={keys} size={size}")
+def numbered_orders(count: int, keys: int = CUSTOMERS, size: int = 0, series: str = "") -> Numbered:
+    """The same, as a source that can be read again; a larger count goes on behind a smaller one.
+
+    `series`: tells these orders from others that look the same, so that their events have ids of their own.
+    """
+    fingerprint = f"orders keys={keys} size={size}" + (f" series={series}" if series else "")
+    return Numbered(lambda after: orders(count, keys, size, after), fingerprint)
 
 
 def replayed(events: list[Event], fingerprint: str) -> Numbered:

@@ -1,0 +1,72 @@
+"""What a pipeline's own transform makes of the log, as far as upsert and dedupe need it: place, key and order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+import pyarrow as pa
+from confluent_kafka import Message
+
+from fencepost.audit.readers import read_topic
+from fencepost.consuming.columns import EventRows
+from fencepost.errors import Poison, Refused
+from fencepost.model import Merge, Span, TopicPartition
+from fencepost.rows import PROVENANCE
+from fencepost.sinks.postgres.columns import TOMBSTONE
+from fencepost.spec import PipelineSpec
+
+AT_ONCE = 10_000
+Places = set[tuple[str, int, int]]
+
+
+def names(merge: Merge) -> dict[str, str]:
+    """The relation's columns of the key and the order, and the transform's behind each."""
+    order = {"ord": merge.order_by} if merge.order_by else {}
+    return {**{f"k{number}": name for number, name in enumerate(merge.key)}, **order}
+
+
+def rerun(spec: PipelineSpec, ranges: Mapping[TopicPartition, Span], aside: Places) -> pa.Table:
+    """One row for each that came of these offsets, but for records that were put aside.
+
+    Raises Usage where the transform needs Spark, Refused where it does not take a record that was carried.
+    """
+    rows = EventRows.of(spec)
+    merge = spec.postgres.merge
+    if merge is None or not rows.shape.provenance:
+        raise Refused("the rows do not know where they came from")
+    parts = [
+        _columns(batch, merge)
+        for at, span in sorted(ranges.items())
+        for messages in _slices(spec, at, span, aside)
+        for batch in _made(rows, at, messages)
+    ]
+    return pa.Table.from_batches(parts, schema=_columns(_empty(rows.columns), merge).schema)
+
+
+def _slices(spec: PipelineSpec, at: TopicPartition, span: Span, aside: Places) -> Iterator[list[Message]]:
+    if span.end <= span.start:
+        return
+    found = (one for one in read_topic(spec.kafka, at.topic, {at: span}) if (*at, one.offset()) not in aside)
+    while messages := list(islice(found, AT_ONCE)):
+        yield messages
+
+
+def _made(rows: EventRows, at: TopicPartition, messages: list[Message]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from rows(at, messages, {})
+    except Poison as bad:
+        raise Refused(f"the transform, run again, does not take a record that was carried: {bad.message}") from bad
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _columns(batch: pa.RecordBatch, merge: Merge) -> pa.RecordBatch:
+    place = dict(zip(("topic", "part", "pos", "n"), PROVENANCE.names, strict=True))
+    given = {**place, **names(merge)}
+    columns = {name: batch.column(column) for name, column in given.items()}
+    none = pa.repeat(pa.scalar(False), batch.num_rows)
+    columns["tombstone"] = batch.column(TOMBSTONE.name) if TOMBSTONE.name in batch.schema.names else none
+    return pa.RecordBatch.from_pydict(columns)
