@@ -148,12 +148,12 @@ def _verdicts(world: World) -> set[str]:
     """A right table is never accused. Where the audit can judge, it says so."""
     case = world.case
     if case.existing in (Existing.GENERATED, Existing.MISSING, Existing.REQUIRED):
-        return {"holds", "inconclusive"}
+        return {"holds", "holds-in-part", "inconclusive"}
     if world.repeated:
         doubled = not case.key and case.guarantee == "exactly-once" and _doubled(world)
-        return {"broken", "inconclusive"} if doubled else {"holds", "broken", "inconclusive", "refused"}
+        return {"broken", "inconclusive"} if doubled else {*map(str, Verdict), "refused"}
     if not case.provenance:
-        return {"holds", "inconclusive", "refused"}
+        return {"holds-in-part", "inconclusive", "refused"}  # rows are counted, no more
     uneven = case.transform is Behaviour.FILTERING or bool(world.dead)  # of a key's events the newest may have no row
     return {"holds", "inconclusive"} if case.key and uneven else {"holds"}
 
