@@ -83,7 +83,11 @@ def test_what_kcat_sends_is_carried_and_compared_by_place(stack: Stack, kcat: st
     lines = "".join(f"k{number % 5}:order {number}\n" for number in range(50))
     sent = run(kcat, "-b", stack.bootstrap_servers, "-t", flow.name, "-P", "-K", ":", stdin=lines)
     assert sent.returncode == 0, sent.stderr
-    declared = {"engine": "python", "transform": None, "source": {"topic": flow.name, "value": "string"}}
+    declared: dict[str, Any] = {
+        "engine": "python",
+        "transform": None,
+        "source": {"topic": flow.name, "value": "string"},
+    }
     assert flow.run(**declared).rows == 50
     spec = load(flow.declare(**declared))
     assert audit(of_pipeline(spec)).verdict is Verdict.HOLDS
