@@ -130,3 +130,27 @@ def test_a_reader_that_goes_away_ends_it_quietly_and_moves_no_position(group: Gr
     assert full.stderr.startswith("fencepost: standard output cannot be written: No space left on device")
     again = consume("")
     assert sorted(int(json.loads(line)["value"]) for line in again.stdout.splitlines()) == list(range(20))
+
+
+def test_a_handler_that_does_not_load_is_one_line_and_one_that_ends_the_process_commits_nothing(
+    group: Group, tmp_path: Path
+) -> None:
+    group.produce(range(4))
+    file = tmp_path / "mine.py"
+    for code, exit_code, said in [
+        ("def handle(events:\n", 2, f"{file} line 1: "),
+        ("import sys\nsys.exit(0)\n", 2, f"it called sys.exit(0) ({file} line 2)"),
+        ("async def handle(events): pass\n", 2, "is async"),
+        ("import sys\ndef handle(events):\n    sys.exit(0)\n", 1, f"it called sys.exit(0) ({file} line 3)"),
+    ]:
+        file.write_text(code)
+        argv = words(group, "--once", "--handler", f"{file}:handle")
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, len(done.stderr.splitlines())) == (exit_code, 1), done.stderr
+        assert said in done.stderr
+    out = tmp_path / "out"
+    file.write_text(
+        f"def handle(events):\n    open({str(out)!r}, 'a').write(''.join(e.value.decode() for e in events))\n"
+    )
+    subprocess.run(words(group, "--once", "--handler", f"{file}:handle"), timeout=60, check=True)
+    assert sorted(out.read_text()) == list("0123")

@@ -383,3 +383,15 @@ def test_what_went_into_a_topic_is_audited_by_the_events_ids(stack: Stack, tmp_p
     carry_out(load(relay.declare()), propose(load(relay.declare()), "earliest"))
     relay.run()
     assert audit(request).verdict is Verdict.BROKEN  # every event twice
+
+
+def test_a_transform_that_calls_sys_exit_is_bad_for_that_record_and_ends_nothing(flow: Flow, tmp_path: Path) -> None:
+    code = "import sys\ndef f(batch):\n    return sys.exit(0) if 7 in batch.column('id').to_pylist() else batch\n"
+    (tmp_path / "ending.py").write_text(code)
+    flow.produce(range(20))
+    ending = PYTHON | {"transform": {"arrow": "ending.py:f"}}
+    with pytest.raises(Poison, match=rf"{flow.name}/1 offset 3: .*sys.exit\(0\) \({tmp_path}/ending.py line 3\)"):
+        flow.run(**ending)
+    assert 7 not in flow.landed()
+    assert flow.run(**ending, on_error="dead_letter").dead == 1
+    assert sorted(flow.landed()) == [id_ for id_ in range(20) if id_ != 7]
