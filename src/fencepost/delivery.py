@@ -11,11 +11,11 @@ A replay finds it at the end and skips; a gap, an overlap or another owner raise
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
-from fencepost.errors import Fenced, Unknown, Unreachable
+from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Step, Tenure, TopicPartition
 
@@ -28,20 +28,21 @@ class Sink(Protocol[R_contra]):
     """Where rows go."""
 
     def write(self, batch: Batch[R_contra]) -> Landed:
-        """Write the rows, which can be read once. They are durable on return, or when the transaction ends.
-
-        Raises Unreachable (nothing written), Unknown (perhaps), Refused (never will be), InputCut.
-        """
+        """Write the rows, which can be read once; durable on return. After any error but Unknown none of them is."""
 
 
-class Progress(Protocol):
-    """The positions of a batch, moved by compare-and-set."""
+class Advance(Protocol):
+    """The positions of a batch, moved by compare-and-set: Fenced moves none of them, Unknown is no answer."""
 
     def advance(self, batch: Batch[Any]) -> None:
-        """Move every position from the batch's start to its end if position and owner are as expected.
+        """Move every position from the batch's start to its end if position and owner are as expected."""
 
-        Raises Fenced when they are not and then moves none; Unknown when no answer came.
-        """
+
+class Progress(Advance, Protocol):
+    """Positions that can be put back too."""
+
+    def retreat(self, batch: Batch[Any]) -> None:
+        """Move every position from the batch's end back to its start, because nothing of it was written."""
 
 
 @runtime_checkable
@@ -49,10 +50,7 @@ class Ledger(Progress, Protocol):
     """Where positions are kept, with who may move them."""
 
     def done(self, batch: Batch[Any]) -> bool:
-        """Is every position at the batch's end (True) or at its start (False)? Fenced otherwise.
-
-        Locks nothing: a reader that stalls must not block its successor.
-        """
+        """Is every position at the batch's end (True) or at its start (False)? Fenced otherwise. Locks nothing."""
 
     def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
         """What is stored for the pipeline, without taking anything over. Empty when nothing is."""
@@ -62,19 +60,15 @@ class Ledger(Progress, Protocol):
     ) -> Tenure:
         """Make `run` the owner of the partitions in `first`; its offsets count only where none is stored yet.
 
-        On return no earlier owner can move these positions, and the tenure holds what stands there. May be repeated.
-        Raises PositionLost where nothing is stored for the pipeline though the sink holds rows, TopicRecreated
-        where a stored topic id is another one.
+        On return no earlier owner can move these positions. May be repeated. Raises PositionLost where nothing is
+        stored though the sink holds rows, TopicRecreated for another topic.
         """
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
-        """The same owner under a new token, after an error, so that its own stragglers are fenced off too.
-
-        Compare-and-set on the old token, or on `run` itself (a renewal whose answer was lost); else Fenced.
-        """
+        """The same owner under a new token, so that its own stragglers are fenced off. May be repeated; else Fenced."""
 
 
-class Transaction(Sink[R_contra], Progress, Protocol[R_contra]):
+class Transaction(Sink[R_contra], Advance, Protocol[R_contra]):
     """Rows and positions that become visible together or not at all."""
 
 
@@ -89,19 +83,30 @@ class AtomicSink(Sink[R_contra], Ledger, Protocol[R_contra]):
 Observer = Callable[[Step, Batch[Any]], None]
 
 
-def nobody(_step: Step, _batch: Batch[Any]) -> None:
-    """The observer that is used when nobody watches."""
+def nobody(_step: Step, _batch: Batch[Any]) -> None: ...
 
 
 def at_most_once(batch: Batch[R], sink: Sink[R], progress: Progress, see: Observer) -> Landed:
     progress.advance(batch)
     see(Step.ADVANCED, batch)  # a crash here loses the batch
-    landed = sink.write(batch)
+    try:
+        landed = sink.write(batch)
+    except FencepostError as trouble:
+        put_back(batch, progress, trouble)
+        raise
     see(Step.WRITTEN, batch)
     return landed
 
 
-def at_least_once(batch: Batch[R], sink: Sink[R], progress: Progress, see: Observer) -> Landed:
+def put_back(batch: Batch[Any], progress: Progress, trouble: FencepostError) -> None:
+    """Nothing was written, unless that is unknown. Raises Unknown where the batch is lost for all we know."""
+    with suppress(Unknown, Unreachable):
+        if not isinstance(trouble, Unknown):
+            return progress.retreat(batch)
+    raise Unknown(f"{trouble.message}; the position moved first: {batch} may be lost", trouble.remedy) from trouble
+
+
+def at_least_once(batch: Batch[R], sink: Sink[R], progress: Advance, see: Observer) -> Landed:
     landed = sink.write(batch)
     see(Step.WRITTEN, batch)  # a crash here repeats it
     progress.advance(batch)
@@ -118,9 +123,8 @@ def exactly_once(batch: Batch[R], store: Sink[R], see: Observer) -> Landed:
 
 def deliver(guarantee: Guarantee, batch: Batch[R], sink: Sink[R], ledger: Ledger, see: Observer = nobody) -> Landed:
     """Carry one batch under the guarantee; the same batch again changes nothing and says "already"."""
-    already = Landed(rows=0, already=True)
     if ledger.done(batch):
-        return already
+        return Landed(rows=0, already=True)
     see(Step.STARTED, batch)
     try:
         match guarantee:
@@ -130,19 +134,16 @@ def deliver(guarantee: Guarantee, batch: Batch[R], sink: Sink[R], ledger: Ledger
                 landed = at_least_once(batch, sink, ledger, see)
             case Guarantee.EXACTLY_ONCE:
                 landed = exactly_once(batch, sink, see)
-    except (Fenced, Unknown, Unreachable) as trouble:
-        if not arrived(batch, ledger):
+    except (Fenced, Unknown, Unreachable, Refused) as trouble:
+        if not arrived(batch, ledger) or (guarantee is Guarantee.AT_MOST_ONCE and not isinstance(trouble, Fenced)):
             raise
-        if guarantee is Guarantee.AT_MOST_ONCE and not isinstance(trouble, Fenced):
-            raise  # advanced, but perhaps not written: the caller must hear of what may be lost
-        return already
+        return Landed(rows=0, already=True)
     see(Step.DELIVERED, batch)
     return landed
 
 
 def arrived(batch: Batch[Any], ledger: Ledger) -> bool:
     """Did an attempt of our own land after all? Fenced where somebody else took over; False where nobody answers."""
-    try:
+    with suppress(Unreachable):
         return ledger.done(batch)
-    except Unreachable:
-        return False
+    return False

@@ -108,7 +108,15 @@ class Unknown(FencepostError):
 
 
 class Refused(FencepostError):
-    """The sink refused the rows; trying the same rows again changes nothing."""
+    """The sink refused the rows; trying the same rows again changes nothing.
+
+    `about_values`: of some of the rows, for what they hold. Else it is the table, the server or the transform itself,
+    and no record is to blame.
+    """
+
+    def __init__(self, message: str, remedy: str = "", about_values: bool = False) -> None:
+        super().__init__(message, remedy)
+        self.about_values = about_values
 
 
 class Poison(Refused):
@@ -120,6 +128,7 @@ class Poison(Refused):
         super().__init__(
             f"{partition} offset {offset}{also}: {reason}",
             "mend the transform or the table, or set on_error: dead_letter to put such records aside",
+            about_values=True,
         )
         self.partition = partition
         self.records = list(records)

@@ -186,3 +186,72 @@ def test_of_two_that_advance_at_once_one_moves_the_position(subject: LedgerSubje
         racer.join(timeout=30)
     assert sorted(outcomes) == ["moved", "not"]
     assert subject.open().positions(PIPELINE) == {ORDERS: 5}
+
+
+def test_a_position_is_put_back_and_may_be_advanced_again(ledger: Ledger) -> None:
+    tenure = owner(ledger)
+    ledger.advance(batch(tenure, 0, 5))
+    ledger.retreat(batch(tenure, 0, 5))
+    assert not ledger.done(batch(tenure, 0, 5))
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 0}
+    ledger.advance(batch(tenure, 0, 3))
+    ledger.advance(batch(tenure, 3, 5))
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 5}
+
+
+def test_the_same_retreat_twice_is_refused_and_changes_nothing(ledger: Ledger) -> None:
+    tenure = owner(ledger)
+    ledger.advance(batch(tenure, 0, 5))
+    ledger.retreat(batch(tenure, 0, 5))
+    with pytest.raises(Fenced):
+        ledger.retreat(batch(tenure, 0, 5))
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 0}
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 4), (5, 9), (0, 9)], ids=["before", "behind", "over"])
+def test_only_the_batch_that_ends_at_the_position_can_be_put_back(ledger: Ledger, start: int, end: int) -> None:
+    tenure = owner(ledger)
+    ledger.advance(batch(tenure, 0, 4))
+    ledger.advance(batch(tenure, 4, 5))
+    with pytest.raises(Fenced):
+        ledger.retreat(batch(tenure, start, end))
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 5}
+
+
+def test_a_zombie_puts_back_no_position_of_its_successor(subject: LedgerSubject) -> None:
+    ledger = subject.open()
+    old = owner(ledger)
+    ledger.advance(batch(old, 0, 5))
+    new = owner(subject.open())
+    with pytest.raises(Fenced):
+        subject.open().retreat(batch(old, 0, 5))
+    assert dict(subject.open().positions(PIPELINE)) == {ORDERS: 5}
+    ledger = subject.open()
+    ledger.advance(batch(new, 5, 6))
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 6}
+
+
+def test_an_owners_own_straggler_puts_nothing_back_after_its_renewal(ledger: Ledger) -> None:
+    before = owner(ledger)
+    ledger.advance(batch(before, 0, 5))
+    after = ledger.renew(before, uuid4())
+    with pytest.raises(Fenced):
+        ledger.retreat(batch(before, 0, 5))
+    ledger.retreat(batch(after, 0, 5))
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 0}
+
+
+def test_several_positions_are_put_back_together_or_not_at_all(subject: LedgerSubject) -> None:
+    if getattr(subject, "one_span_only", False):
+        pytest.skip("each source partition has a fence of its own")
+    ledger = subject.open()
+    tenure = owner(ledger, ORDERS, RETURNS)
+    both = Batch({RETURNS: Span(0, 2), ORDERS: Span(0, 3)}, (), tenure)
+    ledger.advance(both)
+    ledger.advance(batch(tenure, 3, 4))
+    with pytest.raises(Fenced):
+        ledger.retreat(both)
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 4, RETURNS: 2}
+    ledger.retreat(batch(tenure, 3, 4))
+    ledger.retreat(both)
+    assert dict(ledger.positions(PIPELINE)) == {ORDERS: 0, RETURNS: 0}

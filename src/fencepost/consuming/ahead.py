@@ -62,6 +62,9 @@ class Ahead:
         if not self._committed or self._committed.popleft() is not batch:
             raise AssertionError(f"{batch} is processed before its commit was answered")
 
+    def retreat(self, _batch: Batch[Any]) -> None:
+        """Never: what a handler did before it raised is done."""
+
     def drop(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Forget these partitions' batches, none of which was processed. Returns where to read them again."""
         gone = set(partitions)

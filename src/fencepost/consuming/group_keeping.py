@@ -130,6 +130,9 @@ class GroupKeeper:
         self._style.advance(batch)
         self._next |= {place: span.end for place, span in batch.spans.items()}
 
+    def retreat(self, _batch: Batch[Any]) -> None:
+        """Never: what a handler did before it raised is done, and at most once it is not called with these again."""
+
     def _require_no_straggler(self) -> None:
         """Whoever leaves the group has no commits under way: what still arrives of them is refused."""
         if self._consumer.repeated:

@@ -55,6 +55,14 @@ class MemoryLedger:
             for partition, span in batch.spans.items():
                 self._stored[batch.tenure.pipeline, partition].offset = span.end
 
+    def retreat(self, batch: Batch[Any]) -> None:
+        with self._lock:
+            held = self._held(batch)
+            if any(held[partition] != span.end for partition, span in batch.spans.items()):
+                raise Fenced(f"{batch}: the stored positions are {_text(held)}")
+            for partition, span in batch.spans.items():
+                self._stored[batch.tenure.pipeline, partition].offset = span.start
+
     def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
         with self._lock:
             return {

@@ -156,3 +156,10 @@ def require_start(stand: Stand | None, batch: Batch[Any]) -> Stand:
     if stand is None or (at_end and span.start < span.end):
         raise Fenced(f"{batch}: the stored position is {span.end} already")
     return stand
+
+
+def require_end(stand: Stand | None, batch: Batch[Any]) -> Stand:
+    """What stands there, at the end of the batch and under its owner; else Fenced."""
+    if not compare(stand, batch) or stand is None:
+        raise Fenced(f"{batch}: the stored position is at its start already")
+    return stand

@@ -12,7 +12,7 @@ from fencepost.errors import Fenced, Rewound, Unreachable, Usage
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.producing.client import Client
 from fencepost.sinks.kafka import claims
-from fencepost.sinks.kafka.group import Group, Held, Stand, compare, require_start
+from fencepost.sinks.kafka.group import Group, Held, Stand, compare, require_end, require_start
 from fencepost.sinks.kafka.outputs import Outputs, Records, arrow_records, one_by_one
 from fencepost.sinks.kafka.seat import Seat, telling
 from fencepost.sinks.kafka.sending import Sending
@@ -72,6 +72,14 @@ class KafkaStore:
         """A span that is empty stores the position again, so that an idle partition's does not expire."""
         with self._own_transaction(batch) as client:
             self._move(client, batch)
+
+    def retreat(self, batch: Batch[Any]) -> None:
+        seat, (partition, span) = self._seat(batch), batch.only_span()
+        seat.ready()
+        stand = replace(require_end(self._standing(batch), batch), position=span.start)
+        with seat.transaction() as client, telling():
+            client.send_offsets([stand.offset(partition)], self._group(batch.tenure.pipeline).metadata)
+        seat.learn(stand)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]

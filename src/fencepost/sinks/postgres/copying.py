@@ -12,7 +12,7 @@ import pgpq.schema
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
-from psycopg import generators, pq
+from psycopg import generators, pq, sql
 
 from fencepost.errors import Refused
 from fencepost.sinks.postgres.columns import Column, arrow_type, longest_text
@@ -23,6 +23,8 @@ from fencepost.sinks.postgres.session import Connection, copy_statement, transla
 TIMESTAMPS = (-210_866_803_200_000_000, 2**63 - 1)
 DATES = (-2_440_588, 2_145_042_905)
 
+BEFORE_COPY = "fencepost_copy"  # a savepoint
+
 ANSWER_EVERY = 16 << 20  # bytes: rows are kept until PostgreSQL has taken them, so that a bad one can be found
 
 
@@ -32,11 +34,14 @@ class Copier:
     PostgreSQL takes rows in while the next are read and encoded; it answers when a COPY ends.
     """
 
-    def __init__(self, connection: Connection, table: str, columns: Sequence[Column]) -> None:
+    def __init__(self, connection: Connection, table: str, columns: Sequence[Column], marked: bool = False) -> None:
+        """`marked`: behind a savepoint, so that what was taken before a COPY outlives its refusal."""
         self._connection = connection
         self._table = table
         self._columns = columns
-        self._statement = copy_statement(table, [column.name for column in columns]).as_bytes(connection)
+        mark = sql.SQL("SAVEPOINT {};").format(sql.Identifier(BEFORE_COPY)) if marked else sql.SQL("")
+        statement = sql.SQL("{}{}").format(mark, copy_statement(table, [column.name for column in columns]))
+        self._statement = statement.as_bytes(connection)
         self._encoder: pgpq.ArrowToPostgresBinaryEncoder | None = None  # of the COPY that is open
         self._unanswered: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -80,7 +85,7 @@ class Copier:
     def _begin(self) -> None:
         pgconn = self._connection.pgconn
         pgconn.send_query(self._statement)
-        (answer,) = self._connection.wait(generators.execute(pgconn))
+        *_, answer = self._connection.wait(generators.execute(pgconn))
         if answer.status != pq.ExecStatus.COPY_IN:
             raise psycopg.errors.error_from_result(answer, encoding="utf-8")
 
@@ -119,7 +124,7 @@ def _in_range(column: Column, array: pa.Array) -> pa.Array:
         return array
     bounds = pc.min_max(numbers).as_py()
     if bounds["min"] is not None and not limits[0] <= bounds["min"] <= bounds["max"] <= limits[1]:
-        raise Refused(f"column {column.name!r} holds a value outside the range of {column.type}")
+        raise Refused(f"column {column.name!r} holds a value outside the range of {column.type}", about_values=True)
     return array
 
 

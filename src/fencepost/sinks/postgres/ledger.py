@@ -126,6 +126,49 @@ def advance(
         raise Fenced(f"{batch}: only {moved} of {len(spans)} positions stand where this batch begins")
 
 
+_RETREAT = """
+WITH span AS (
+    SELECT * FROM ROWS FROM (
+        pg_catalog.unnest(%(topics)s::pg_catalog.text[]), pg_catalog.unnest(%(partitions)s::integer[]),
+        pg_catalog.unnest(%(starts)s::bigint[]), pg_catalog.unnest(%(ends)s::bigint[])
+    ) AS span (topic, partition, start_offset, end_offset)
+), moved AS (
+    UPDATE {schema}.positions AS held
+    SET position = span.start_offset, moved_at = pg_catalog.clock_timestamp()
+    FROM span
+    WHERE held.pipeline = %(pipeline)s AND held.topic = span.topic AND held.partition = span.partition
+      AND held.position = span.end_offset AND held.owner = %(run)s
+    RETURNING span.*
+), undone AS (
+    DELETE FROM {schema}.spans AS noted USING moved
+    WHERE noted.pipeline = %(pipeline)s AND noted.topic = moved.topic AND noted.partition = moved.partition
+      AND noted.start_offset = moved.start_offset AND noted.end_offset = moved.end_offset AND noted.owner = %(run)s
+)
+SELECT pg_catalog.count(*) FROM moved
+"""
+
+
+def retreat(connection: Connection, schema: str, batch: Batch[Any]) -> None:
+    """Compare and set back, and forget the spans, in one statement; Fenced when not every position moved.
+
+    For a batch whose positions moved first and of which nothing was written then. The caller's transaction makes that
+    all or nothing.
+    """
+    spans = sorted(batch.spans.items())
+    values = {
+        "topics": [partition.topic for partition, _ in spans],
+        "partitions": [partition.partition for partition, _ in spans],
+        "starts": [span.start for _, span in spans],
+        "ends": [span.end for _, span in spans],
+        "pipeline": batch.tenure.pipeline,
+        "run": batch.tenure.run,
+    }
+    with translated("put the position back"):
+        (moved,) = connection.execute(statement(_RETREAT, schema), values).fetchone() or (0,)
+    if moved != len(spans):
+        raise Fenced(f"{batch}: only {moved} of {len(spans)} positions stand where this batch ends")
+
+
 # A member that stood still a moment ago, between compare-and-set and COMMIT, is ended when the next try finds it so.
 TRIES, TRY_SECONDS = 5, 3
 _IMPATIENT = "SELECT pg_catalog.set_config('lock_timeout', %s, true)"

@@ -17,7 +17,7 @@ from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.columns import TOMBSTONE, Column
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import STAGE, MergeStatement
-from fencepost.sinks.postgres.poison import find_poison, find_staged_poison, poison_of
+from fencepost.sinks.postgres.poison import MOST, find_poison, find_staged_poison, poison_of
 from fencepost.sinks.postgres.session import Connection, table_name, transaction, translated
 from fencepost.sinks.postgres.sieve import BY_INDEX, Sieve
 
@@ -71,10 +71,15 @@ class Merging:
     """A session's stage, and the way from there into the table."""
 
     def __init__(
-        self, table: str, columns: Sequence[Column], merge: Merge, source: sql.Composable | None = None
+        self,
+        table: str,
+        columns: Sequence[Column],
+        merge: Merge,
+        source: sql.Composable | None = None,
+        most_bad: int = MOST,
     ) -> None:
-        """`source`: where the rows are instead, staged already."""
-        self._table = table
+        """`source`: where the rows are instead, staged already. `most_bad`: records that are named at once."""
+        self._table, self._most_bad = table, most_bad
         self._target, self._merge = tuple(columns), merge
         self._columns = (*columns, TOMBSTONE) if merge.deletes else tuple(columns)
         self._statement = MergeStatement(table, columns, merge, source)
@@ -125,9 +130,7 @@ class Merging:
                     copier.send(part)
                 copier.settle()
             except Refused as refusal:
-                if not copier.refused:
-                    raise  # not about the table
-                raise find_poison(connection, copier, partition, refusal) from refusal
+                raise find_poison(connection, copier, partition, refusal, self._most_bad) from refusal.__cause__
         self._staged = True
 
     def take(self, connection: Connection, batch: Batch[Any]) -> Landed:
@@ -144,7 +147,7 @@ class Merging:
                 with translated(f"merge rows into {self._table!r}"):
                     self.merge(connection, tries)
         except Refused as refusal:
-            raise self._named(connection, batch, refusal) from refusal
+            raise self._named(connection, batch, refusal) from refusal.__cause__
         for letters in self._letters:
             Copier(connection, dead.table_for(self._table), dead.COLUMNS).copy(letters)
         return Landed(self._rows, sum(letters.num_rows for letters in self._letters))
@@ -203,4 +206,4 @@ class Merging:
             with translated(f"merge rows into {self._table!r}"):
                 self._once(connection, alone=True, only=offsets)
 
-        return find_staged_poison(connection, *batch.only_span(), attempt, refusal)
+        return find_staged_poison(connection, *batch.only_span(), attempt, refusal, self._most_bad)

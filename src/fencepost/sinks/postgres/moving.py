@@ -75,7 +75,7 @@ def move(connection: Connection, batch: Batch[Staged]) -> Landed:
         if staged.rows:
             _insert(connection, staged)
     except Refused as refusal:
-        raise _named(connection, batch, refusal) from refusal
+        raise _named(connection, batch, refusal) from refusal.__cause__
     for letters in staged.letters.values():
         Copier(connection, dead.table_for(staged.stage.table), dead.COLUMNS).copy(letters)
     return Landed(staged.rows, sum(letters.num_rows for letters in staged.letters.values()))
@@ -128,7 +128,7 @@ def _named(connection: Connection, batch: Batch[Staged], refusal: Refused) -> Re
         def attempt(offsets: Span, partition: TopicPartition = partition) -> None:
             _insert(connection, batch.rows, (partition, offsets))
 
-        found = find_staged_poison(connection, partition, span, attempt, refusal)
+        found = find_staged_poison(connection, partition, span, attempt, refusal, batch.rows.stage.most_bad)
         if isinstance(found, Poison):
             return found
     return refusal

@@ -1,27 +1,39 @@
-"""Which rows of a refused batch the table does not take: found by halves, in a transaction that is given up."""
+"""Which rows of a refused batch the table does not take: found by halves, in a transaction that is given up.
+
+Rows that it takes stay there while the next are tried: one may be bad only because of another before it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import psycopg
 import pyarrow as pa
-from psycopg.pq import TransactionStatus
+from psycopg import sql
 
 from fencepost.errors import Poison, Refused
 from fencepost.halving import bad_ones
 from fencepost.model import Span, TopicPartition
-from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.copying import BEFORE_COPY, Copier
 from fencepost.sinks.postgres.session import Connection, translated
 
-MOST = 100  # that are named at once
+MOST = 100  # that are named at once, where the run stops for one
 
 
-def find_poison(connection: Connection, copier: Copier, partition: TopicPartition | None, refusal: Refused) -> Refused:
+def find_poison(
+    connection: Connection,
+    copier: Copier,
+    partition: TopicPartition | None,
+    refusal: Refused,
+    most: int = MOST,
+) -> Refused:
     """The copier's refusal with the offsets of the rows that caused it, where the rows know where they came from.
 
-    `partition`: None where rows came from several, and say themselves which. Leaves the transaction begun anew with
-    nothing in it: the caller rolls that back too.
+    The refusal itself where none of them is to blame. `partition`: None where rows came from several, and say
+    themselves which. Leaves the transaction with what was tried in it: the caller rolls it back.
     """
+    if not (refusal.about_values and copier.refused):
+        return refusal
     rows = pa.concat_batches(copier.refused)
     if "_offset" not in rows.schema.names:
         return refusal
@@ -29,7 +41,7 @@ def find_poison(connection: Connection, copier: Copier, partition: TopicPartitio
     def attempt(part: Span) -> None:
         copier.copy(rows.slice(part.start, part.end - part.start))
 
-    found = _search(connection, Span(0, rows.num_rows), attempt)
+    found = _search(connection, Span(0, rows.num_rows), attempt, most)
     return poison_of(rows, found, partition) if found else refusal
 
 
@@ -47,31 +59,47 @@ def _place(rows: pa.RecordBatch, row: int) -> TopicPartition:
 
 
 def find_staged_poison(
-    connection: Connection, partition: TopicPartition, span: Span, attempt: Callable[[Span], None], refusal: Refused
+    connection: Connection,
+    partition: TopicPartition,
+    span: Span,
+    attempt: Callable[[Span], None],
+    refusal: Refused,
+    most: int = MOST,
 ) -> Refused:
     """The same for rows that are in the database already: `attempt` tries those of some offsets."""
-    found = _search(connection, span, attempt)
+    if not refusal.about_values:
+        return refusal
+    found = _search(connection, span, attempt, most)
     return Poison(str(partition), found) if found else refusal
 
 
-def _search(connection: Connection, whole: Span, attempt: Callable[[Span], None]) -> list[tuple[int, str]]:
+def _search(connection: Connection, whole: Span, attempt: Callable[[Span], None], most: int) -> list[tuple[int, str]]:
     def why(start: int, end: int) -> str | None:
         return _refused(connection, lambda: attempt(Span(start, end)))
 
     with translated("look for the records that were refused"):
+        _begin_anew(connection)
+        return bad_ones(whole.start, whole.end, why, most)
+
+
+def _begin_anew(connection: Connection) -> None:
+    """Back to before the rows that were refused: those that came before them stay, where a COPY marked the place."""
+    try:
+        connection.execute(sql.SQL("ROLLBACK TO {}").format(sql.Identifier(BEFORE_COPY)))
+    except psycopg.errors.InvalidSavepointSpecification:
         connection.execute("ROLLBACK")
         connection.execute("BEGIN")
-        return bad_ones(whole.start, whole.end, why, MOST)
 
 
 def _refused(connection: Connection, attempt: Callable[[], None]) -> str | None:
-    """Why the table does not take these rows; None when it does. Keeps none of them."""
+    """Why the table does not take these rows; None when it does, and then it keeps them."""
     connection.execute("SAVEPOINT probe")
     try:
         attempt()
     except Refused as refusal:
+        if not refusal.about_values:
+            raise
+        connection.execute("ROLLBACK TO probe")
         return refusal.message
-    finally:
-        if connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-            connection.execute("ROLLBACK TO probe")
+    connection.execute("RELEASE probe")
     return None

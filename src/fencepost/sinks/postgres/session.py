@@ -25,8 +25,14 @@ REFUSALS = {
     "3D": "no such database",
     "3F": "no such schema",
     "42": "no such table or column, or no right to it",
+    "44": "a view does not take the row",
+    "54": "a value is too large or too deep for an index, a page or a document",
+    "P0": "a trigger said no",
     "XX": "internal error",
 }
+ABOUT_VALUES = ("22", "23", "44", "54")  # of these only some rows may be to blame
+# What PostgreSQL says of a binary COPY whose columns have other types there by now: of no row in particular.
+OTHER_TYPES = ("08P01", "22P03", "22P04")
 
 WRITER_SETTINGS = {
     "lock_timeout": "30s",  # a stopped attempt of our own must not block us for ever
@@ -127,9 +133,10 @@ def _translate(error: psycopg.Error, doing: str, answer_matters: bool) -> Fencep
     state = error.sqlstate or ""
     if answer_matters and (not state or state.startswith(("57", "08"))):
         return Unknown(f"PostgreSQL gave no answer to {doing}: {message}")
-    if state[:2] in REFUSALS:
+    if state[:2] in REFUSALS or state in OTHER_TYPES:
         detail = f" ({error.diag.message_detail})" if error.diag.message_detail else ""
-        return Refused(f"PostgreSQL refused to {doing}: {message}{detail}")
+        about_values = state[:2] in ABOUT_VALUES and state not in OTHER_TYPES
+        return Refused(f"PostgreSQL refused to {doing}: {message}{detail}", about_values=about_values)
     return Unreachable(f"PostgreSQL could not {doing}: {message}", "see whether it runs and can be reached")
 
 

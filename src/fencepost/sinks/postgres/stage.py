@@ -21,7 +21,7 @@ from fencepost.model import Merge, TopicPartition
 from fencepost.sinks.postgres.columns import TOMBSTONE, Column
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merging import require_keys
-from fencepost.sinks.postgres.poison import find_poison
+from fencepost.sinks.postgres.poison import MOST, find_poison
 from fencepost.sinks.postgres.session import Connection, short_hash, table_name, transaction, translated
 
 ATTEMPT = Column("_fencepost_attempt", "bigint")
@@ -56,6 +56,7 @@ class Stage:
     columns: tuple[Column, ...]  # the target's, as far as they are given
     provenance: bool  # the rows know where they came from
     merge: Merge | None = None
+    most_bad: int = MOST  # records that are named at once
 
     @property
     def carried(self) -> tuple[Column, ...]:
@@ -108,9 +109,7 @@ class Stage:
                     copier.send(part.append_column(ATTEMPT.name, mark))
             copier.settle()
         except Refused as refusal:
-            if _is_gone(refusal) or not copier.refused:
-                raise  # not about the rows
-            raise find_poison(connection, copier, None, refusal) from refusal
+            raise find_poison(connection, copier, None, refusal, self.most_bad) from refusal.__cause__
 
     @contextmanager
     def being_there(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.folding import RETENTION, Folder
 from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.moving import Staged
-from fencepost.sinks.postgres.poison import find_poison
+from fencepost.sinks.postgres.poison import MOST, find_poison
 from fencepost.sinks.postgres.session import Connection, connect, mark_as_writer, transaction
 from fencepost.sinks.postgres.stage import drop_stages
 
@@ -43,6 +43,7 @@ class PostgresSettings:
     merge: Merge | None = None  # rows of one key become one; None: every row is added
     guarantee: str | None = None  # under which it runs: kept for whoever asks later
     retention: timedelta = RETENTION  # for how long each commit has a span of its own
+    most_bad: int = MOST  # records that are named at once: as many as may be put aside
 
     def __repr__(self) -> str:
         return f"PostgresSettings({self.pipeline!r} into {self.table!r})"  # the DSN may hold a password
@@ -54,7 +55,7 @@ class PostgresStore:
     def __init__(self, settings: PostgresSettings, write: Write | None = None) -> None:
         """`write` takes a batch into the transaction in another way than by COPY into the table."""
         self._settings = self.settings = settings
-        self._merging = Merging(settings.table, settings.columns, settings.merge) if settings.merge else None
+        self._merging = _merging(settings)
         self._take = write or (self._merging.take if self._merging else self._copy)
         self._open: Connection | None = None
         self._written: tuple[Mapping[TopicPartition, Span], Landed | None] = ({}, None)  # by the last `write`
@@ -109,6 +110,10 @@ class PostgresStore:
         for partition in filter(self._folder.due, partitions):
             with suppress(FencepostError):
                 self._folder.step(self.connection(), partition)
+
+    def retreat(self, batch: Batch[Any]) -> None:
+        with transaction(self.writer()) as connection:
+            ledger.retreat(connection, self._settings.schema, batch)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
@@ -202,7 +207,7 @@ class PostgresStore:
             self._open = None
 
     def _copy(self, connection: Connection, batch: Batch[Rows]) -> Landed:
-        copier = Copier(connection, self._settings.table, self._settings.columns)
+        copier = Copier(connection, self._settings.table, self._settings.columns, marked=True)
         rows = aside = 0
         try:
             for part in batch.rows:
@@ -215,9 +220,8 @@ class PostgresStore:
                     rows += part.num_rows
             copier.settle()
         except Refused as refusal:
-            if not copier.refused:
-                raise  # not about the table
-            raise find_poison(connection, copier, batch.only_span()[0], refusal) from refusal
+            place, _ = batch.only_span()
+            raise find_poison(connection, copier, place, refusal, self._settings.most_bad) from refusal.__cause__
         return Landed(rows=rows, dead=aside)
 
 
@@ -235,6 +239,10 @@ class PostgresTransaction:
 
     def advance(self, batch: Batch[Any]) -> None:
         ledger.advance(self._connection, self._store._settings.schema, batch, _shares(batch, self._landed))
+
+
+def _merging(own: PostgresSettings) -> Merging | None:
+    return Merging(own.table, own.columns, own.merge, most_bad=own.most_bad) if own.merge else None
 
 
 def _shares(batch: Batch[Any], landed: Landed) -> Mapping[TopicPartition, Landed]:
