@@ -8,7 +8,8 @@
     │   └── Rewound                3   our own position is behind the batch: the store went back in time
     ├── Unknown                    5   it may have happened or not: read the position, never guess
     ├── Refused                    1   the sink said no; nothing of it was written
-    │   └── Poison                 1   records that cannot be decoded, cast or stored, by their offsets
+    │   ├── Poison                 1   records that cannot be decoded, cast or stored, by their offsets
+    │   └── Repeated               1   records whose rows are there already, by their offsets
     ├── InputCut                   1   the rows ended before their span did; nothing may be committed
     └── PositionLost               1   where to go on cannot be known without a person
         ├── TopicRecreated         1   the topic of that name is another one now
@@ -132,6 +133,15 @@ class Poison(Refused):
         )
         self.partition = partition
         self.records = list(records)
+
+
+class Repeated(Refused):
+    """The table takes the rows of these records only once, and has them: an attempt wrote them and did not advance."""
+
+    def __init__(self, partition: str, offsets: Sequence[int], refusal: str) -> None:
+        super().__init__(f"{partition} offset {offsets[0]}: its row is there already: {refusal}", about_values=True)
+        self.partition = partition
+        self.offsets = list(offsets)
 
 
 class InputCut(FencepostError):

@@ -29,6 +29,7 @@ from fencepost.rules import (
 )
 from fencepost.sinks.kafka.outputs import require_columns
 from fencepost.sinks.kafka.traits import TRAITS as KAFKA
+from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.reading import reader
 from fencepost.sinks.postgres.session import WRITER_SETTINGS
@@ -172,7 +173,14 @@ def _hops(spec: PipelineSpec, merge: Merge | None, face: Face) -> list[HopPlan]:
         *([HopPlan("transform", OWN_EFFECTS)] if function else []),
         HopPlan("reader to sink", (READER_WHY if face is Face.PARTITION else STAGED_WHY)[spec.guarantee]),
         *([HopPlan("rows of one key", merge_why(merge, spec.guarantee))] if merge else []),
+        HopPlan("bad records", _bad_records(spec)),
     ]
+
+
+def _bad_records(spec: PipelineSpec) -> str:
+    if spec.brake is None:
+        return "one that cannot be decoded, cast or stored stops the run, with its offset; its batch does not land"
+    return f"put aside into {dead.table_for(spec.sink.options.name)}, with their batch; {spec.brake.rule}"
 
 
 def _writer_settings(spec: PipelineSpec) -> dict[str, str]:

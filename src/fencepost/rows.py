@@ -18,7 +18,8 @@ from fencepost.sinks.postgres.columns import TOMBSTONE, json_field
 from fencepost.transforms import FunctionName
 
 FROM = "_from"
-MOST_POISON = 100  # that are named at once
+MOST_POISON = 100  # that are named at once, where the run stops for one
+MOST_ASIDE = 50_000  # that are put aside of one batch of a partition
 PROVENANCE = pa.schema(
     [
         pa.field("_topic", pa.string()),
@@ -52,6 +53,7 @@ class RowShape:
     flat: bool = True  # what is nested becomes JSON text, as tables want it
     tombstones: bool = False  # with provenance: say of each row whether its event has no value
     made: pa.Schema | None = None  # with a transform: what it gave when it was tried, and has to give for each batch
+    most_bad: int = MOST_POISON  # records that are named at once
 
     @cached_property
     def _transform(self) -> ArrowTransform | None:
@@ -71,7 +73,7 @@ class RowShape:
     def made_schema(self, source: pa.Schema) -> pa.Schema:
         """What the transform makes of batches of this schema: it is tried on one without rows."""
         try:
-            return self._made(_empty(source)).schema
+            made = self._made(_empty(source)).schema
         except FencepostError:
             raise
         except Exception as error:
@@ -79,6 +81,13 @@ class RowShape:
                 f"transform.arrow: {self.arrow} raised {type(error).__name__} for a batch without rows: {error}",
                 "its columns are found in this way: it must take such a batch",
             ) from error
+        untyped = [field.name for field in made if pa.types.is_null(field.type)]
+        if untyped and self.flat:
+            raise Usage(
+                f"transform.arrow: column {untyped[0]!r} has no type when the batch is empty",
+                f"give it one: pyarrow.array({untyped[0]}, pyarrow.string()), or whatever it holds",
+            )
+        return made
 
     def schema(self, source: pa.Schema) -> pa.Schema:
         """The columns that the sink gets for batches of this schema."""
@@ -114,7 +123,7 @@ class RowShape:
         except Refused:
             raise
         except Exception as error:
-            found = bad_ones(0, batch.num_rows, why, MOST_POISON)
+            found = bad_ones(0, batch.num_rows, why, self.most_bad)
             if not found:
                 raise Refused(f"{self.arrow} raised {type(error).__name__}: {error}", "mend it") from error
             offsets = pc.struct_field(batch.column(FROM), "offset")

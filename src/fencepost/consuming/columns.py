@@ -14,12 +14,11 @@ from confluent_kafka import Message
 from fencepost.consuming.fields import Field, NotOfTheSchema, parse_fields, parse_value
 from fencepost.errors import Poison, Usage
 from fencepost.model import EVENT_ID, TopicPartition
-from fencepost.rows import FROM, RowShape
+from fencepost.rows import FROM, MOST_ASIDE, MOST_POISON, RowShape
 from fencepost.sinks.postgres import dead
 from fencepost.spec import KafkaOptions, PipelineSpec, SourceSpec, ValueFormat
 from fencepost.transforms import FunctionName
 
-MOST_POISON = 100  # that are named at once
 SLICE = 10_000  # rows in a record batch
 
 _OFFSET, _TOMBSTONE = pa.field("offset", pa.int64()), pa.field("tombstone", pa.bool_())
@@ -54,7 +53,8 @@ class EventRows:
         kafka = isinstance(options, KafkaOptions)
         bare = ("key", "value", "headers" if kafka else "timestamp")
         deletes = options.merge is not None and options.merge.deletes
-        shape = RowShape(provenance=True, arrow=arrow, flat=not kafka, tombstones=deletes)
+        most = MOST_POISON if spec.brake is None else MOST_ASIDE
+        shape = RowShape(provenance=True, arrow=arrow, flat=not kafka, tombstones=deletes, most_bad=most)
         plain = cls(spec.source, shape, bare, kafka and arrow is None, fields)
         try:
             tried = plain.shape.tried(plain.schema)
@@ -101,7 +101,7 @@ class EventRows:
             if name in _READERS:
                 made[name] = _READERS[name](place, messages)
         if "value" in self.schema.names and self.source.value is not ValueFormat.BYTES:
-            made["value"] = _as_text(place, messages, made["value"])
+            made["value"] = _as_text(place, messages, made["value"], self.shape.most_bad)
         if self.fields:
             made |= self._parsed(place, messages)
         made[FROM] = self._from(place, messages)
@@ -123,7 +123,7 @@ class EventRows:
                 rows.append(parse_value(message.value(), self.fields))
             except NotOfTheSchema as reason:
                 bad.append((message.offset() or 0, f"not JSON of the schema: {reason}"))
-                if len(bad) == MOST_POISON:
+                if len(bad) == self.shape.most_bad:
                     break
         if bad:
             raise Poison(str(place), bad)
@@ -186,12 +186,12 @@ _READERS = {
 }
 
 
-def _as_text(place: TopicPartition, messages: list[Message], values: pa.Array) -> pa.Array:
+def _as_text(place: TopicPartition, messages: list[Message], values: pa.Array, most: int) -> pa.Array:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
         bad = [message.offset() or 0 for message in messages if not _is_text(message.value())]
-        raise Poison(str(place), [(offset, "the value is not UTF-8") for offset in bad[:MOST_POISON]]) from None
+        raise Poison(str(place), [(offset, "the value is not UTF-8") for offset in bad[:most]]) from None
 
 
 def _is_text(value: bytes | None) -> bool:

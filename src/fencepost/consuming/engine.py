@@ -15,6 +15,7 @@ from uuid import UUID
 
 from confluent_kafka import Consumer
 
+from fencepost.brake import Brake
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.positions import TopicReader
 from fencepost.consuming.columns import EventRows
@@ -28,7 +29,7 @@ from fencepost.delivery import Observer
 from fencepost.errors import Unreachable, Usage
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.news import BatchDone, Listener, Started
-from fencepost.spec import OnError, PipelineSpec
+from fencepost.spec import PipelineSpec
 
 MOST_RECORDS = 50_000  # in memory at once, of all partitions
 LOOK_SECONDS = 1.0  # between two looks at the topic: is it the same, and where does it end?
@@ -46,6 +47,7 @@ class PythonEngine:
     ledger: Store
     stop: Event
     see: Observer
+    brake: Brake | None = None
 
     def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """None yet: a member takes over what its group gives it."""
@@ -67,7 +69,7 @@ class PythonEngine:
             self.target.open_store,
             self.target.make_rows,
             tenure.run,
-            put_aside=self.spec.on_error is OnError.DEAD_LETTER,
+            brake=self.brake,
             took=progress.took,
             landed=progress.landed,
             skipped=report,
@@ -129,7 +131,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Pyth
     topic = TopicReader(Cluster(spec.kafka), *spec.source.origins)
     target = open_target(spec, rows)
     with closing(target.open_store()) as ledger:
-        yield PythonEngine(spec, settings, topic, target, ledger, stop, see)
+        yield PythonEngine(spec, settings, topic, target, ledger, stop, see, spec.brake)
 
 
 def consumer_settings(spec: PipelineSpec) -> ConsumerSettings:

@@ -16,12 +16,13 @@ from uuid import UUID
 from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
+from fencepost.brake import Brake
 from fencepost.cluster.positions import TopicReader
 from fencepost.consuming.commits import AsyncCommits
 from fencepost.consuming.keeping import Aside, Messages, resolve
 from fencepost.consuming.settings import COMMITTED, ConsumerSettings
 from fencepost.delivery import AtomicSink, Observer, deliver
-from fencepost.errors import Fenced, FencepostError, Poison
+from fencepost.errors import Fenced, FencepostError, Poison, Repeated
 from fencepost.gaps import skip_gone
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
@@ -54,23 +55,39 @@ class Carriage:
     open_store: Callable[[], Store]
     make_rows: RowMaker
     run: UUID
-    put_aside: bool = False  # a record that cannot be carried goes to the dead letters, and the rest lands
+    brake: Brake | None = None  # records that cannot be carried go to the dead letters; None: the first one stops
     took: Callable[[Tenure], object] = lambda _: None  # told after each takeover
     landed: Callable[[Batch[Any], Landed], object] = lambda _batch, _landed: None
     skipped: Callable[[Skipped], object] = lambda _: None
 
     def carry(self, batch: Batch[Messages], store: Store, see: Observer) -> Landed:
+        """Deliver the batch; again without records that are bad, or there already, until the rest lands."""
         place, _ = batch.only_span()
-        bad: dict[int, str] = {}
+        messages, bad = batch.rows, dict[int, str]()
         while True:
-            rows = self.make_rows(place, batch.rows, bad)
             try:
-                return deliver(self.guarantee, Batch(batch.spans, rows, batch.tenure), store, store, see)
+                rows = self.make_rows(place, messages, bad)
+                landed = deliver(self.guarantee, Batch(batch.spans, rows, batch.tenure), store, store, see)
+            except Repeated as repeated:
+                messages = _others(messages, repeated)
             except Poison as poison:
                 found = dict(poison.records)
-                if not self.put_aside or bad.keys() >= found.keys():
+                if self.brake is None or bad.keys() >= found.keys():
                     raise
                 bad |= found
+                self.brake.require(place, len(batch.rows), bad)
+            else:
+                if self.brake is not None and not landed.already:
+                    self.brake.landed(place, len(batch.rows), len(bad))
+                return landed
+
+
+def _others(messages: Messages, repeated: Repeated) -> Messages:
+    """Those that are not there already. Raises it where that leaves all of them."""
+    others = [message for message in messages if message.offset() not in repeated.offsets]
+    if len(others) == len(messages):
+        raise repeated
+    return others
 
 
 class Lane:

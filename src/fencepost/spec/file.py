@@ -20,6 +20,7 @@ from fencepost.spec import document
 from fencepost.spec.document import WORD, NotADocument
 from fencepost.spec.parts import (
     BatchSpec,
+    DeadLetterSpec,
     KafkaOptions,
     PipelineSpec,
     PostgresOptions,
@@ -224,6 +225,7 @@ def _keys_beside(path: Sequence[Any]) -> list[str]:
         "sink": [SinkSpec],
         "options": [PostgresOptions, KafkaOptions],
         "batch": [BatchSpec],
+        "dead_letters": [DeadLetterSpec],
     }
     models = parts.get(path[-2], [PipelineSpec]) if len(path) > 1 else [PipelineSpec]
     fields = [named for model in models for named in model.model_fields.items()]

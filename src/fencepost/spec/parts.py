@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from fencepost.brake import Brake
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.model import Merge, Mode
@@ -239,6 +240,12 @@ class BatchSpec(_Part):
     every: Seconds = timedelta(seconds=1)
 
 
+class DeadLetterSpec(_Part):
+    """How many bad records are put aside before the run stops."""
+
+    max_share: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None  # absent: all but one may be bad
+
+
 class PipelineSpec(_Part):
     """One pipeline: its topics, a transform, a sink, and the guarantee under which it runs."""
 
@@ -250,6 +257,7 @@ class PipelineSpec(_Part):
     transform: TransformSpec | None = None
     sink: SinkSpec
     on_error: OnError = OnError.STOP
+    dead_letters: DeadLetterSpec = Field(DeadLetterSpec(), description="with on_error: dead_letter")
     batch: BatchSpec = BatchSpec()
     spark: dict[str, str] = Field(default_factory=dict, repr=False)
     folder: str = Field(".", exclude=True, description="what the names of files are relative to")
@@ -259,6 +267,17 @@ class PipelineSpec(_Part):
         if self.sink.format is SinkFormat.KAFKA and self.engine is EngineName.SPARK:
             raise PydanticCustomError("engine", "sink.format: kafka goes with engine: python for now")
         return self
+
+    @model_validator(mode="after")
+    def _letters_where_there_are_any(self) -> PipelineSpec:
+        if self.dead_letters.max_share is not None and self.on_error is not OnError.DEAD_LETTER:
+            raise PydanticCustomError("dead_letters", "dead_letters goes with on_error: dead_letter")
+        return self
+
+    @property
+    def brake(self) -> Brake | None:
+        """A new one, for one run; None where the first bad record stops it."""
+        return Brake(self.dead_letters.max_share) if self.on_error is OnError.DEAD_LETTER else None
 
     @property
     def reader_settings(self) -> dict[str, str]:

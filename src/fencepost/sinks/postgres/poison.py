@@ -78,11 +78,11 @@ def _search(connection: Connection, whole: Span, attempt: Callable[[Span], None]
         return _refused(connection, lambda: attempt(Span(start, end)))
 
     with translated("look for the records that were refused"):
-        _begin_anew(connection)
+        begin_anew(connection)
         return bad_ones(whole.start, whole.end, why, most)
 
 
-def _begin_anew(connection: Connection) -> None:
+def begin_anew(connection: Connection) -> None:
     """Back to before the rows that were refused: those that came before them stay, where a COPY marked the place."""
     try:
         connection.execute(sql.SQL("ROLLBACK TO {}").format(sql.Identifier(BEFORE_COPY)))

@@ -13,6 +13,8 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from fencepost.errors import FencepostError, Refused, Rewound, Unreachable
+from fencepost.errors import Refused, Unreachable
+from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Merge, Span, Tenure, TopicPartition
 from fencepost.sinks.postgres import dead, ledger, writers
 from fencepost.sinks.postgres.columns import Column
@@ -20,7 +22,8 @@ from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.folding import RETENTION, Folder
 from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.moving import Staged
-from fencepost.sinks.postgres.poison import MOST, find_poison
+from fencepost.sinks.postgres.poison import MOST, begin_anew, find_poison
+from fencepost.sinks.postgres.repeated import find_repeated, is_unique
 from fencepost.sinks.postgres.session import Connection, connect, mark_as_writer, transaction
 from fencepost.sinks.postgres.stage import drop_stages
 
@@ -221,8 +224,17 @@ class PostgresStore:
             copier.settle()
         except Refused as refusal:
             place, _ = batch.only_span()
-            raise find_poison(connection, copier, place, refusal, self._settings.most_bad) from refusal.__cause__
+            raise self._named(connection, copier, place, refusal) from refusal.__cause__
         return Landed(rows=rows, dead=aside)
+
+    def _named(self, connection: Connection, copier: Copier, place: TopicPartition, refusal: Refused) -> Refused:
+        """The refusal with the records that caused it, where they can be told."""
+        own = self._settings
+        if own.guarantee == Guarantee.AT_LEAST_ONCE and is_unique(refusal):
+            begin_anew(connection)
+            if repeated := find_repeated(connection, own.table, own.columns, copier.refused, place, refusal):
+                return repeated
+        return find_poison(connection, copier, place, refusal, own.most_bad)
 
 
 class PostgresTransaction:

@@ -1,0 +1,65 @@
+"""At least once into a table with a unique index: rows that an earlier attempt wrote, whose position did not move.
+
+Such a row is known by where it came from, and only where every column is the same: then it has landed for certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from fencepost.errors import Refused, Repeated
+from fencepost.model import TopicPartition
+from fencepost.sinks.postgres.columns import Column
+from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.session import Connection, table_name, translated
+
+AGAIN = "fencepost_again"  # a temporary table of the transaction's own
+PLACE = ("_topic", "_partition", "_offset", "_n")
+
+_MAKE = "CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA"
+_FIND = """
+SELECT s._offset FROM {staged} AS s LEFT JOIN {table} AS t ON {same}
+GROUP BY s._offset HAVING pg_catalog.bool_and(t._offset IS NOT NULL) ORDER BY s._offset
+"""
+
+
+def find_repeated(
+    connection: Connection,
+    table: str,
+    columns: Sequence[Column],
+    refused: Sequence[pa.RecordBatch],
+    partition: TopicPartition,
+    refusal: Refused,
+) -> Repeated | None:
+    """The records all of whose rows are in the table already; None where there are none, or nobody can tell.
+
+    In the caller's transaction, which stands before the refused rows, and which the caller rolls back.
+    """
+    names = [column.name for column in columns]
+    if not (refused and is_unique(refusal) and set(PLACE) <= set(names)):
+        return None
+    staged, target = sql.Identifier("pg_temp", AGAIN), table_name(table)
+    listed = sql.SQL(", ").join(map(sql.Identifier, names))
+    with translated("look for rows that are there already"):
+        connection.execute(sql.SQL(_MAKE).format(sql.Identifier(AGAIN), listed, target))
+        copier = Copier(connection, f"pg_temp.{AGAIN}", columns)
+        for part in refused:
+            copier.send(part)
+        copier.settle()
+        found = connection.execute(sql.SQL(_FIND).format(staged=staged, table=target, same=_same(names))).fetchall()
+    return Repeated(str(partition), [offset for (offset,) in found], refusal.message) if found else None
+
+
+def is_unique(refusal: Refused) -> bool:
+    return isinstance(refusal.__cause__, psycopg.errors.UniqueViolation)
+
+
+def _same(names: Sequence[str]) -> sql.Composed:
+    """By where they came from, which no row is without, and then in everything else, as text: every type has one."""
+    place = sql.SQL("s.{0} OPERATOR(pg_catalog.=) t.{0}")
+    other = sql.SQL('(s.{0}::pg_catalog.text COLLATE "C") IS NOT DISTINCT FROM (t.{0}::pg_catalog.text COLLATE "C")')
+    return sql.SQL(" AND ").join((place if name in PLACE else other).format(sql.Identifier(name)) for name in names)
