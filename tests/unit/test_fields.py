@@ -13,12 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.consuming.fields import NotOfTheSchema, parse_fields, parse_value
+from fencepost.consuming.documents import NotOfTheSchema
+from fencepost.consuming.fields import parse_fields, parse_value
 from fencepost.errors import Usage
 
 
 def parsed(schema: str, value: bytes | None) -> list[Any]:
-    return parse_value(value, parse_fields(schema))
+    """As a column holds them."""
+    fields = parse_fields(schema)
+    made = parse_value(value, fields)
+    return [pa.array([one], field.type)[0].as_py() for field, one in zip(fields, made, strict=True)]
 
 
 def test_a_schema_is_written_as_spark_writes_it() -> None:
@@ -44,7 +48,15 @@ def test_what_is_not_understood_is_refused_with_what_is(schema: str) -> None:
         ("int", "-2147483648", -2147483648),
         ("string", '"x"', "x"),
         ("string", "12", "12"),
-        ("string", "1.10", "1.10"),
+        ("string", "1.10", "1.1"),
+        ("string", "1e400", '"Infinity"'),
+        ("string", "12345678.9", "1.23456789E7"),
+        ("string", '{"a": "\\u00e4\\u001f\\n"}', '{"a":"\u00e4\\u001F\\n"}'),
+        ("double", "1e99999999999999999999", math.inf),
+        ("decimal(38,18)", "9223372036854775808", Decimal("9223372036854775808.000000000000000000")),
+        ("decimal(10,2)", '"1,000"', Decimal("1000.00")),
+        ("timestamp", '"2024-2-9 1:2:3 UTC"', datetime(2024, 2, 9, 1, 2, 3, tzinfo=UTC)),
+        ("date", '"2024-02"', date(2024, 2, 1)),
         ("string", "true", "true"),
         ("string", '{"a": [1]}', '{"a":[1]}'),
         ("double", "1", 1.0),

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import Message
 
-from fencepost.consuming.fields import Field, NotOfTheSchema, parse_fields, parse_value
+from fencepost.consuming.documents import NotOfTheSchema
+from fencepost.consuming.fields import Field, parse_fields, parse_value
 from fencepost.errors import Poison, Usage
 from fencepost.model import EVENT_ID, TopicPartition
 from fencepost.rows import FROM, MOST_ASIDE, MOST_POISON, RowShape
@@ -25,6 +25,7 @@ _OFFSET, _TOMBSTONE = pa.field("offset", pa.int64()), pa.field("tombstone", pa.b
 _PLACE = [pa.field("topic", pa.string()), pa.field("partition", pa.int32()), _OFFSET]
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _TIME = pa.timestamp("us", tz="UTC")
+_LAST_MILLIS = (2**63 - 1) // 1000  # a Kafka timestamp beyond has no microseconds
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,25 @@ def _partition(place: TopicPartition, messages: list[Message]) -> pa.Array:
     return pa.repeat(pa.scalar(place.partition, pa.int32()), len(messages))
 
 
-def _timestamps(_place: TopicPartition, messages: list[Message]) -> pa.Array:
-    millis = pa.array([message.timestamp()[1] for message in messages], pa.int64())
-    known = pc.if_else(pc.less(millis, 0), None, millis)  # -1: it has none
-    return known.cast(pa.timestamp("ms", tz="UTC")).cast(_TIME)
+def _timestamps(place: TopicPartition, messages: list[Message]) -> pa.Array:
+    """Raises Poison for times that no timestamp holds."""
+    millis = [message.timestamp()[1] for message in messages]
+    if max(millis, default=0) > _LAST_MILLIS:
+        raise Poison(
+            str(place),
+            [
+                (message.offset() or 0, f"its Kafka timestamp {at} is out of range")
+                for message, at in zip(messages, millis, strict=True)
+                if at > _LAST_MILLIS
+            ],
+        )
+    return _times(millis)
+
+
+def _times(millis: list[int]) -> pa.Array:
+    """Null where there is none, or none that can be held."""
+    known = [at if 0 <= at <= _LAST_MILLIS else None for at in millis]
+    return pa.array(known, pa.timestamp("ms", tz="UTC")).cast(_TIME)
 
 
 def _headers(_place: TopicPartition, messages: list[Message]) -> pa.Array:
@@ -204,12 +220,18 @@ def _is_text(value: bytes | None) -> bool:
 
 def _letters(messages: list[Message], reasons: Mapping[int, str]) -> pa.RecordBatch:
     """Records that cannot be carried, whole, each with the reason."""
-    times = _timestamps(TopicPartition("", 0), messages).to_pylist()
-    letters = [_letter(message, at, reasons) for message, at in zip(messages, times, strict=True)]
-    return pa.RecordBatch.from_pylist(letters, schema=dead.SCHEMA)
+    letters = [_letter(message, reasons) for message in messages]
+    columns = {name: [letter[name] for letter in letters] for name in dead.SCHEMA.names if name != "timestamp"}
+    times = _times(
+        [message.timestamp()[1] for message in messages]
+    )  # not by way of Python's times, which end with the year 9999
+    return pa.RecordBatch.from_arrays(
+        [times if one.name == "timestamp" else pa.array(columns[one.name], one.type) for one in dead.SCHEMA],
+        schema=dead.SCHEMA,
+    )
 
 
-def _letter(message: Message, at: Any, reasons: Mapping[int, str]) -> dict[str, Any]:
+def _letter(message: Message, reasons: Mapping[int, str]) -> dict[str, Any]:
     headers = [[_plain(name), _plain((value or b"").decode(errors="replace"))] for name, value in _pairs(message)]
     return {
         "topic": message.topic(),
@@ -218,11 +240,10 @@ def _letter(message: Message, at: Any, reasons: Mapping[int, str]) -> dict[str, 
         "key": message.key(),
         "value": message.value(),
         "headers": json.dumps(headers),
-        "timestamp": at,
         "_dead": _plain(reasons[message.offset() or 0]),
     }
 
 
 def _plain(text: str) -> str:
-    """PostgreSQL's texts hold every character but one, and a record must not be too bad to be put aside."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    """A text that PostgreSQL takes, whatever it was: a record must not be too bad to be put aside."""
+    return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

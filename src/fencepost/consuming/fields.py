@@ -6,17 +6,16 @@ A value that is not one JSON object of the schema is a bad record; a missing fie
 from __future__ import annotations
 
 import base64
-import json
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
+from fencepost.consuming.documents import NotOfTheSchema, Real, as_text, document_of
+from fencepost.consuming.times import days_of, micros_of
 from fencepost.errors import Usage
 
 _FIELD = re.compile(
@@ -25,11 +24,11 @@ _FIELD = re.compile(
     re.IGNORECASE,
 )
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)(?:\((\d+)(?:,(\d+))?\))?")
-_WORDS = {"nan": math.nan, "infinity": math.inf, "+infinity": math.inf, "-infinity": -math.inf, "inf": math.inf}
-
-
-class NotOfTheSchema(ValueError):
-    """A value that the declared type does not take."""
+_WORDS = ("NaN", "Infinity", "+Infinity", "-Infinity", "+INF", "-INF")  # as texts; in another case they are bad
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?")
+_EXACT = Context(prec=400)  # more than any number that fits has digits
+_SHOWN = 200  # characters of a value in a reason
+_MOST_DIGITS = 38  # of Spark's decimals
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def _kind(name: str) -> tuple[pa.DataType, Callable[[Any], Any]]:
         "float": (pa.float32(), _real),
         "real": (pa.float32(), _real),
         "double": (pa.float64(), _real),
-        "string": (pa.string(), _text),
+        "string": (pa.string(), as_text),
         "date": (pa.date32(), _date),
         "timestamp": (pa.timestamp("us", tz="UTC"), _timestamp),
         "binary": (pa.binary(), _binary),
@@ -82,28 +81,32 @@ def _kind(name: str) -> tuple[pa.DataType, Callable[[Any], Any]]:
         return plain[name]
     if match := _DECIMAL.fullmatch(name):
         precision, scale = int(match[1] or 10), int(match[2] or 0)
+        if not scale <= precision <= _MOST_DIGITS or not precision:
+            raise Usage(
+                f"source.schema: there is no {name}", f"decimal(p,s) has 1 to {_MOST_DIGITS} digits, and s of p"
+            )
         return pa.decimal128(precision, scale), _decimal(precision, scale)
     raise Usage(f"source.schema: engine python has no type {name!r}", f"one of {', '.join(plain)} or decimal(p,s)")
 
 
 def parse_value(value: bytes | None, fields: list[Field]) -> list[Any]:
-    """The fields of one value, in their order; all null for a tombstone. Raises NotOfTheSchema."""
+    """The fields of one value, in their order; all null for a tombstone. Raises NotOfTheSchema, and nothing else."""
     if value is None:
         return [None] * len(fields)
-    try:
-        document = json.loads(value.decode(), parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
-        raise NotOfTheSchema(f"not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise NotOfTheSchema(f"not a JSON object but {type(document).__name__}")
+    document = document_of(value)
     found = []
     for field in fields:
         given = document.get(field.name)
         try:
             found.append(None if given is None else field.convert(given))
         except (ValueError, TypeError, OverflowError, InvalidOperation):
-            raise NotOfTheSchema(f"{field.name} is {given!r}, not {field.type}") from None
+            raise NotOfTheSchema(f"{field.name} is {_shown(given)}, not {field.type}") from None
     return found
+
+
+def _shown(given: Any) -> str:
+    text = given.text if isinstance(given, Real) else ascii(given)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _boolean(given: Any) -> bool:
@@ -124,26 +127,25 @@ def _integer(bits: int) -> Callable[[Any], int]:
 
 
 def _real(given: Any) -> float:
-    if isinstance(given, str):
-        return _WORDS[given.lower()] if given.lower() in _WORDS else float("not a number")
-    if isinstance(given, bool):
-        raise NotOfTheSchema
-    return float(given)
-
-
-def _text(given: Any) -> str:
-    if isinstance(given, str):
-        return given
-    return json.dumps(given, default=float, separators=(",", ":")) if not isinstance(given, Decimal) else str(given)
+    """What is too large is infinite."""
+    if isinstance(given, str) and given in _WORDS:
+        return float(given)
+    if isinstance(given, Real) or type(given) is int:
+        return float(str(given))
+    raise NotOfTheSchema
 
 
 def _decimal(precision: int, scale: int) -> Callable[[Any], Decimal]:
     step = Decimal(1).scaleb(-scale)
 
     def convert(given: Any) -> Decimal:
-        if isinstance(given, bool | float | list | dict):
+        if isinstance(given, str):
+            given = given.replace(",", "")
+        elif not isinstance(given, Real) and type(given) is not int:
             raise NotOfTheSchema
-        rounded = Decimal(given).quantize(step, ROUND_HALF_UP)
+        if not _NUMBER.fullmatch(str(given)):
+            raise NotOfTheSchema
+        rounded = Decimal(str(given)).quantize(step, ROUND_HALF_UP, _EXACT)
         if len(rounded.as_tuple().digits) > precision:
             raise NotOfTheSchema
         return rounded
@@ -151,20 +153,26 @@ def _decimal(precision: int, scale: int) -> Callable[[Any], Decimal]:
     return convert
 
 
-def _date(given: Any) -> date:
+def _date(given: Any) -> int:
+    """Days since 1970."""
     if not isinstance(given, str):
         raise NotOfTheSchema
-    return date.fromisoformat(given)
+    return days_of(given)
 
 
-def _timestamp(given: Any) -> datetime:
-    """A number counts seconds since 1970; a text without a zone is in UTC."""
-    if isinstance(given, int) and not isinstance(given, bool):
-        return datetime.fromtimestamp(given, UTC)
+def _timestamp(given: Any) -> int:
+    """Microseconds since 1970. A number counts seconds; a text without a zone is in UTC."""
+    if type(given) is int:
+        return _micros(given * 1_000_000)
     if not isinstance(given, str):
         raise NotOfTheSchema
-    parsed = datetime.fromisoformat(given)
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    return _micros(micros_of(given))
+
+
+def _micros(micros: int) -> int:
+    if not -(1 << 63) <= micros < 1 << 63:
+        raise NotOfTheSchema
+    return micros
 
 
 def _binary(given: Any) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from fencepost.errors import Poison, Refused
+from fencepost.errors import Poison, Refused, Repeated
 from fencepost.model import Span, TopicPartition
+from fencepost.rows import MOST_ASIDE
 from fencepost.sinks.postgres.dead import SCHEMA
 from fencepost.spark.source import KafkaSource
 
-MOST = 10_000  # in one batch: more than that is not bad records but a bad transform
 Letters = Mapping[TopicPartition, pa.RecordBatch]
 
 
@@ -27,9 +27,12 @@ class Aside:
     source: KafkaSource
     reasons: dict[TopicPartition, dict[int, str]] = field(default_factory=dict)
     _letters: dict[TopicPartition, list[dict[str, object]]] = field(default_factory=dict)
+    _there: dict[TopicPartition, set[int]] = field(default_factory=dict)  # whose rows are in the table already
 
     def offsets(self) -> dict[TopicPartition, set[int]]:
-        return {partition: set(reasons) for partition, reasons in self.reasons.items()}
+        """Everything that is left out of the batch."""
+        places = self.reasons.keys() | self._there.keys()
+        return {at: {*self.reasons.get(at, ()), *self._there.get(at, ())} for at in places}
 
     def letters(self) -> Letters:
         return {at: pa.RecordBatch.from_pylist(letters, schema=SCHEMA) for at, letters in self._letters.items()}
@@ -42,17 +45,28 @@ class Aside:
         ]
         return records.where(~reduce(lambda one, other: one | other, bad)) if bad else records
 
-    def add(self, spark: SparkSession, poisons: list[Poison]) -> None:
-        """Put these aside too, each with its raw record."""
-        for poison in poisons:
-            topic, _, number = poison.partition.rpartition("/")
-            partition = TopicPartition(topic, int(number))
-            known = self.reasons.setdefault(partition, {})
-            new = {offset: reason for offset, reason in poison.records if offset not in known}
-            if not new or len(known) + len(new) > MOST:
-                raise Refused(f"{poison.message}: more records than can be put aside", "mend the transform")
-            known.update(new)
-            self._letters.setdefault(partition, []).extend(self._raw(spark, partition, new))
+    def leave_out(self, repeated: Repeated) -> None:
+        """Their rows are there already: no letter is written for them. Raises it where these are left out already."""
+        known = self._there.setdefault(_place(repeated.partition), set())
+        if known.issuperset(repeated.offsets):
+            raise repeated
+        known.update(repeated.offsets)
+
+    def add(self, spark: SparkSession, poison: Poison, require: Callable[[TopicPartition], object]) -> None:
+        """Put these aside too, each with its raw record, unless `require` refuses what is aside then."""
+        partition = _place(poison.partition)
+        known = self.reasons.setdefault(partition, {})
+        new = {offset: reason for offset, reason in poison.records if offset not in known}
+        if not new:
+            raise poison
+        known.update(new)
+        require(partition)
+        if len(known) > MOST_ASIDE:
+            raise Refused(
+                f"{poison.message}: more than {MOST_ASIDE:,} records of one batch are bad",
+                f"mend the transform, or set batch: {{records: {MOST_ASIDE}}}",
+            )
+        self._letters.setdefault(partition, []).extend(self._raw(spark, partition, new))
 
     def _raw(self, spark: SparkSession, partition: TopicPartition, bad: Mapping[int, str]) -> list[dict[str, object]]:
         span = Span(min(bad), max(bad) + 1)
@@ -61,6 +75,11 @@ class Aside:
         wanted = records.where(f.col("offset").isin(sorted(bad)))
         found = wanted.select("topic", "partition", "offset", "key", "value", "headers", micros).collect()
         return [_letter(row, bad[row.offset]) for row in found]
+
+
+def _place(partition: str) -> TopicPartition:
+    topic, _, number = partition.rpartition("/")
+    return TopicPartition(topic, int(number))
 
 
 def _letter(row: Row, reason: str) -> dict[str, object]:
@@ -81,4 +100,4 @@ def _letter(row: Row, reason: str) -> dict[str, object]:
 
 def _text(text: str) -> str:
     """PostgreSQL's texts hold every character but one, and a record must not be too bad to be put aside."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from pyspark.sql import SparkSession
 
+from fencepost.brake import Brake
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.mirror import Mirror
 from fencepost.cluster.positions import TopicReader
@@ -51,6 +52,7 @@ class SparkEngine:
     ledger: PostgresStore
     stop: Event
     see: Observer
+    brake: Brake | None = None
 
     def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         return self.topic.positions(stored, self.spec.source.start, skip_gone=self._skips)
@@ -97,6 +99,7 @@ class SparkEngine:
             see=self.see,
             login=self.login,
             put_aside=self.spec.on_error is OnError.DEAD_LETTER,
+            brake=self.brake,
         )
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
 
@@ -173,6 +176,8 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
         settings = replace(plain, columns=columns, merge=options.merge)
         with login(settings, runs_here(spark.sparkContext.master or "")) as shared:
             yield SparkEngine(spec, spark, transform, topic, mirror, settings, shared, ledger, stop, see)
+        settings = replace(plain, columns=columns, merge=options.merge, most_bad=transform.shape.most_bad)
+        yield SparkEngine(spec, spark, transform, topic, mirror, settings, ledger, stop, see, spec.brake)
 
 
 def _dead_letters(connection: Connection, table: str, transform: Transform) -> None:

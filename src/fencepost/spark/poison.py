@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from fencepost.errors import FencepostError, Poison, Unreachable
+from fencepost.errors import FencepostError, Poison, Refused, Unreachable
 from fencepost.halving import bad_ones
 from fencepost.model import Span, TopicPartition
 from fencepost.spark.failures import SparkFailure, translated
 from fencepost.spark.plan import TaskSpans
 from fencepost.spark.transform import Transform
 
-MOST = 100  # that are named at once
+MOST_BY_HALVES = 1_000  # each takes several jobs
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class PoisonSearch:
     transform: Transform
     records: DataFrame  # the batch, for its session
     spans: TaskSpans
+    most: int  # that are named at once, of a partition
 
     def find(self, failure: FencepostError, known: Mapping[TopicPartition, set[int]]) -> list[Poison]:
         """The records that fail, by partition; raises the failure itself where none of them fails alone."""
@@ -40,15 +41,23 @@ class PoisonSearch:
         def why(start: int, end: int) -> str | None:
             return self._fails(partition, Span(start, end), skip)
 
-        found = [*malformed, *bad_ones(span.start, span.end, why, MOST)]
-        return Poison(str(partition), sorted(found)[:MOST]) if found else None
+        if malformed:  # the rest may be good: the next attempt tells
+            return Poison(str(partition), sorted(malformed))
+        found = bad_ones(span.start, span.end, why, min(self.most, MOST_BY_HALVES))
+        if len(found) == MOST_BY_HALVES:
+            raise Refused(
+                f"{Poison(str(partition), found).message}: too many to be found one by one",
+                "have the transform give null where it fails (try_cast), or filter such records out",
+            )
+        return Poison(str(partition), found) if found else None
 
     def _malformed(self, partition: TopicPartition, span: Span, known: set[int]) -> Iterator[tuple[int, str]]:
         """Values that are not JSON of the schema: all of them at once, in one reading."""
         bad = self.transform.source.malformed(self._read(partition, span, known))
         if bad is not None:
-            for row in bad.limit(MOST).collect():
-                yield row.offset, f"the value is not JSON of the schema: {row.text[:200]}"
+            text = f.substring("text", 1, 200).alias("text")
+            for row in bad.select("offset", text).limit(self.most).collect():
+                yield row.offset, f"the value is not JSON of the schema: {row.text}"
 
     def _fails(self, partition: TopicPartition, span: Span, skip: set[int]) -> str | None:
         rows = self.transform.apply(self._read(partition, span, skip))

@@ -30,6 +30,19 @@ COLUMNS = {  # of Kafka's records
     "timestamp": "timestamp",
     "timestampType": "int",
 }
+PARSING = {  # as strict as engine python's decoder
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": MALFORMED,
+    "allowSingleQuotes": "false",
+    "maxNestingDepth": "502",  # 500 of the value's own, and two of ours
+    "enableDateTimeParsingFallback": "false",  # "1" is no date
+}
+# Half of a character that takes two: Spark would make a question mark of it.
+LONE_SURROGATE = (
+    r"(?:^|[^\\])(?:\\\\)*(?:"
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+)
 SOURCE_OPTIONS = {"kafka.isolation.level": "read_committed", "failOnDataLoss": "true"}
 TRYING = {  # Spark gives up early and once: the run says that it waits, and finds out by itself who leads now
     "fetchOffset.numRetries": "1",
@@ -146,7 +159,7 @@ class KafkaSource:
         """
         sealed = f.concat(f.lit(f'{{"{SEAL}":['), f.col("value").cast("string"), f.lit(f',{{"{SEAL}":true}}]}}'))
         schema = f"{SEAL} array<struct<{self.spec.fields}, {SEAL} boolean>>, {MALFORMED} string"
-        return f.from_json(sealed, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED})
+        return f.from_json(sealed, schema, PARSING)
 
     def _value(self) -> Column:
         return f.col("value") if self.spec.value is ValueFormat.BYTES else f.col("value").cast("string").alias("value")
@@ -173,7 +186,8 @@ def _wrong(parsed: Column) -> Column:
     documents = parsed.getField(SEAL)
     sealed = (f.size(documents) == 2) & f.get(documents, f.lit(1)).getField(SEAL)
     one = parsed.getField(MALFORMED).isNull() & _document(parsed).isNotNull() & f.coalesce(sealed, f.lit(False))
-    return f.when(~(one & f.is_valid_utf8(text)), text)  # Spark mends bad bytes
+    halves = f.contains(text, f.lit("\\u")) & text.rlike(LONE_SURROGATE)
+    return f.when(~(one & f.is_valid_utf8(text)) | halves, text)  # Spark mends bad bytes
 
 
 def _offsets(positions: Mapping[TopicPartition, int]) -> str:

@@ -110,7 +110,7 @@ class Staging:
     def _stage(self, store: PostgresStore) -> Iterator[Stage]:
         own = self.settings
         name = name_for(own.pipeline, self.tenure.run, next(_numbers))
-        stage = Stage(own.schema, name, own.table, own.columns, self.provenance, own.merge)
+        stage = Stage(own.schema, name, own.table, own.columns, self.provenance, own.merge, own.most_bad)
         stage.make(store.writer())
         try:
             yield stage

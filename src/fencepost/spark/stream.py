@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -13,8 +13,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from fencepost.brake import Brake
 from fencepost.delivery import Observer, deliver, nobody
-from fencepost.errors import FencepostError, Poison, Refused, Unreachable, from_facts
+from fencepost.errors import FencepostError, Poison, Refused, Repeated, Unreachable, from_facts
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.news import BatchDone, PartitionsAdded, Waiting
@@ -32,6 +33,7 @@ from fencepost.spark.transform import Transform
 from fencepost.spark.writer import RESULT_SCHEMA, PartitionWriter
 
 Outcomes = dict[TopicPartition, Landed]
+Troubles = Sequence[Poison | Repeated]
 
 
 class Stopped(Exception):
@@ -57,6 +59,7 @@ class BatchStream:
     see: Observer = nobody
     login: Login | None = None  # the settings as tasks get them; None: as they are
     put_aside: bool = False  # records that cannot be carried go to the dead letters
+    brake: Brake | None = None  # records that cannot be carried go to the dead letters; None: the first one stops
     trouble: BaseException | None = None
     busy: bool = False  # with a batch
     wide_node: str | None = None  # the part of the last batch's plan that mixes partitions, if there is one
@@ -141,15 +144,32 @@ class BatchStream:
         aside = Aside(self.transform.source)
         landed: Outcomes = {}
         while True:
-            now, poisons = self._attempt(aside.without(records), spans, aside)
+            now, troubles = self._attempt(aside.without(records), spans, aside)
             landed = {**now, **landed}  # what landed in an earlier attempt says "already" in a later one
-            if not poisons:
-                return landed
-            if not self.put_aside:
-                raise poisons[0]
-            aside.add(self.spark, poisons)
+            if not troubles:
+                break
+            for trouble in troubles:
+                self._left_out(trouble, aside, dict(spans))
+        if self.brake is not None:
+            for at, span in spans:
+                bad = len(aside.reasons.get(at, ()))
+                self.brake.landed(at, self._count(at, span) if bad else span.end - span.start, bad)
+        return landed
 
-    def _attempt(self, records: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:
+    def _left_out(self, trouble: Poison | Repeated, aside: Aside, spans: dict[TopicPartition, Span]) -> None:
+        """The next attempt goes without these records. Raises where the run stops for them."""
+        if isinstance(trouble, Repeated):
+            aside.leave_out(trouble)
+            return
+        if (brake := self.brake) is None:
+            raise trouble
+        aside.add(self.spark, trouble, lambda at: brake.require(at, self._count(at, spans[at]), aside.reasons[at]))
+
+    def _count(self, partition: TopicPartition, span: Span) -> int:
+        """Of records: offsets may be missing."""
+        return self.transform.source.batch(self.spark, partition, span).count()
+
+    def _attempt(self, records: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
         made = self.transform.made(records)
         rows = self.transform.for_partitions(made)
         self.wide_node = None
@@ -167,9 +187,12 @@ class BatchStream:
             if isinstance(failure, Unreachable):
                 raise failure from error
             self.require_readable(dict(spans))  # where records are gone, reading fails as it does for bad ones
-            return {}, PoisonSearch(self.transform, records, spans).find(failure, aside.offsets())
+            return {}, self._search(records, spans).find(failure, aside.offsets())
 
-    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:
+    def _search(self, records: DataFrame, spans: plan.TaskSpans) -> PoisonSearch:
+        return PoisonSearch(self.transform, records, spans, self.transform.shape.most_bad)
+
+    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
         writer = PartitionWriter(
             self.guarantee, self.tenure, self._login, spans, self.transform.shape, aside.letters(), self.see
         )
@@ -186,6 +209,8 @@ class BatchStream:
     def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:
         provenance = self.transform.shape.provenance
         staging = Staging(self.guarantee, self.tenure, self.settings, self._login, provenance, self.see)
+    def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
+        staging = Staging(self.guarantee, self.tenure, self.settings, self.transform.shape.provenance, self.see)
         try:
             landed, troubles = staging.carry(rows, dict(spans), aside.letters())
         except Poison as poison:  # the table does not take what the stage took
@@ -204,11 +229,11 @@ class BatchStream:
             store.close()
 
 
-def _poisons(troubles: list[FencepostError]) -> list[Poison]:
-    """The bad records that tasks found; raises what else there was."""
-    poisons = [trouble for trouble in troubles if isinstance(trouble, Poison)]
+def _poisons(troubles: list[FencepostError]) -> Troubles:
+    """The records to be left out that tasks found; raises what else there was."""
+    poisons = [trouble for trouble in troubles if isinstance(trouble, Poison | Repeated)]
     if len(poisons) < len(troubles):
-        raise _worst([trouble for trouble in troubles if not isinstance(trouble, Poison)])
+        raise _worst([trouble for trouble in troubles if not isinstance(trouble, Poison | Repeated)])
     return poisons
 
 

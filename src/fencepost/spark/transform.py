@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from fencepost.errors import FencepostError, Usage
-from fencepost.rows import FROM, RowShape
+from fencepost.rows import FROM, MOST_ASIDE, MOST_POISON, RowShape
 from fencepost.rules import require_stateless
 from fencepost.sinks.postgres.columns import json_field
 from fencepost.spark.operators import stateful_operator
@@ -81,7 +81,8 @@ def _resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Tr
     _require_place(made)
     arrow = FunctionName(transform.arrow, folder) if transform and transform.arrow else None
     on_spark = to_arrow_schema(made.schema) if arrow else pa.schema([_arrow_field(made, name) for name in made.columns])
-    plain = RowShape(provenance=False, arrow=arrow).tried(on_spark)
+    most = MOST_POISON if spec.brake is None else MOST_ASIDE
+    plain = RowShape(provenance=False, arrow=arrow, most_bad=most).tried(on_spark)
     carried = plain.made or on_spark
     carries_provenance = FROM in carried.names
     provenance = carries_provenance and spec.sink.options.provenance

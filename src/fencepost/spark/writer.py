@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -67,17 +68,35 @@ class PartitionWriter(InTask):
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition, span = self.spans[self.task().partitionId()]
         aside = self.letters.get(partition)
-        rows = chain([aside] if aside else [], self.shape.rows(partition, whole(batches)))
 
         def carry() -> Landed:
             store = store_for(self.login, self.tenure)
             batch = Batch({partition: span}, rows, self.tenure)
+            store = store_for(self.settings, self.tenure)
+            made = self.shape.rows(partition, whole(batches))
+            if self.guarantee is Guarantee.AT_MOST_ONCE:
+                made = read_ahead(made)
+            batch = Batch({partition: span}, chain([aside] if aside else [], made), self.tenure)
             return deliver(self.guarantee, batch, store, store, self.see)
 
         yield pa.RecordBatch.from_pylist(
             [{"topic": partition.topic, "partition": partition.partition, "outcome": self.tell(carry)}],
             schema=pa.schema({"topic": pa.string(), "partition": pa.int32(), "outcome": pa.string()}),
         )
+
+
+def read_ahead(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, when the last one is there: one that fails on the way costs nothing before a position moves."""
+    kept = tempfile.TemporaryFile()  # noqa: SIM115 (it goes with whoever reads it)
+    writer = None
+    for part in rows:
+        writer = writer or pa.ipc.new_stream(kept, part.schema)
+        writer.write_batch(part)
+    if writer is None:
+        return iter(())
+    writer.close()
+    kept.seek(0)
+    return iter(pa.ipc.open_stream(kept))
 
 
 def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
