@@ -74,7 +74,7 @@ def test_half_of_the_records_are_bad(flow: Flow, kind: str, capsys: pytest.Captu
         (count,) = flow.sql(f"SELECT count(*)::int, (SELECT count(*)::int FROM {table}_dead) FROM {table}")
         assert count == (run.rows, run.dead)
     with capsys.disabled():
-        print(f"\n{kind}: {MANY // 2:,} of {MANY:,} bad: {seconds}")
+        print(f"\n{kind}: {MANY // 2:,} of {MANY:,} bad: {seconds}")  # noqa: T201 (the figures)
 
 
 def test_at_least_once_into_a_unique_index_goes_on_after_a_crash_between_the_two_steps(flow: Flow) -> None:

@@ -98,7 +98,6 @@ class SparkEngine:
             stop=self.stop,
             see=self.see,
             login=self.login,
-            put_aside=self.spec.on_error is OnError.DEAD_LETTER,
             brake=self.brake,
         )
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
@@ -173,11 +172,9 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
             make_table(connection, plain.table, columns, options.key)
         if spec.on_error is OnError.DEAD_LETTER:
             _dead_letters(connection, plain.table, transform)
-        settings = replace(plain, columns=columns, merge=options.merge)
-        with login(settings, runs_here(spark.sparkContext.master or "")) as shared:
-            yield SparkEngine(spec, spark, transform, topic, mirror, settings, shared, ledger, stop, see)
         settings = replace(plain, columns=columns, merge=options.merge, most_bad=transform.shape.most_bad)
-        yield SparkEngine(spec, spark, transform, topic, mirror, settings, ledger, stop, see, spec.brake)
+        with login(settings, runs_here(spark.sparkContext.master or "")) as shared:
+            yield SparkEngine(spec, spark, transform, topic, mirror, settings, shared, ledger, stop, see, spec.brake)
 
 
 def _dead_letters(connection: Connection, table: str, transform: Transform) -> None:

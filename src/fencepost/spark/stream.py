@@ -58,7 +58,6 @@ class BatchStream:
     stop: Event = field(default_factory=Event)
     see: Observer = nobody
     login: Login | None = None  # the settings as tasks get them; None: as they are
-    put_aside: bool = False  # records that cannot be carried go to the dead letters
     brake: Brake | None = None  # records that cannot be carried go to the dead letters; None: the first one stops
     trouble: BaseException | None = None
     busy: bool = False  # with a batch
@@ -206,11 +205,9 @@ class BatchStream:
                 landed[TopicPartition(row.topic, row.partition)] = Landed(**outcome)
         return landed, _poisons(troubles)
 
-    def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, list[Poison]]:
+    def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
         provenance = self.transform.shape.provenance
         staging = Staging(self.guarantee, self.tenure, self.settings, self._login, provenance, self.see)
-    def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
-        staging = Staging(self.guarantee, self.tenure, self.settings, self.transform.shape.provenance, self.see)
         try:
             landed, troubles = staging.carry(rows, dict(spans), aside.letters())
         except Poison as poison:  # the table does not take what the stage took

@@ -71,8 +71,6 @@ class PartitionWriter(InTask):
 
         def carry() -> Landed:
             store = store_for(self.login, self.tenure)
-            batch = Batch({partition: span}, rows, self.tenure)
-            store = store_for(self.settings, self.tenure)
             made = self.shape.rows(partition, whole(batches))
             if self.guarantee is Guarantee.AT_MOST_ONCE:
                 made = read_ahead(made)

@@ -13,7 +13,6 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from fencepost.errors import FencepostError, Refused, Rewound, Unreachable
-from fencepost.errors import Refused, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Merge, Span, Tenure, TopicPartition
 from fencepost.sinks.postgres import dead, ledger, writers
