@@ -34,7 +34,7 @@ ALLOWED = {
     # the Kafka sink is a producer, through the same client
     "sinks": CORE | {"delivery", "rules", "ledgers", "outcome", "cluster", "producing", "halving"},
     # upsert and dedupe: the transform is run again, as both engines run it
-    "audit": CORE | {"outcome", "cluster", "sinks", "spec", "spark", "consuming", "rows", "transforms"},
+    "audit": CORE | {"outcome", "visible", "cluster", "sinks", "spec", "spark", "consuming", "rows", "transforms"},
     "spark": CORE
     | {
         "brake",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import html
 from collections import defaultdict
 from collections.abc import Iterable
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -13,13 +13,16 @@ from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import DOUBLED, LOST, Audit, Finding, Hop
 from fencepost.errors import Usage
 from fencepost.guarantee import Anomaly, Guarantee
+from fencepost.visible import visible
 
 CELLS = 200  # of a strip: each stands for a share of the partition's offsets
 MOST = 500
+_OURS = b'<meta name="generator" content="fencepost audit">'
 _COLOURS = {"lost": "#c62828", "doubled": "#ef6c00", "other": "#6a1b9a"}
 
 _PAGE = Template("""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Audit of $topic</title>
+<meta name="generator" content="fencepost audit">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem; color: #222 }
@@ -48,14 +51,21 @@ $findings
 
 
 def write_page(audit: Audit, topic: str, folder: Path) -> Path:
-    """Write index.html into the folder, which is made."""
+    """Write index.html into the folder, which is made. Raises Usage where there is one that is not of an audit."""
     path = folder / "index.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if path.exists() and (not path.is_file() or _OURS not in path.read_bytes()[:1_000]):
+            raise Usage(f"{path} is there, and is no report of an audit: it was left as it is", "give another folder")
         path.write_text(render(audit, topic), encoding="utf-8")
     except OSError as error:
         raise Usage(f"the report cannot be written to {folder}: {error.strerror}") from error
     return path
+
+
+def escape(text: str) -> str:
+    """Of text from outside: no markup, and nothing that hides it or turns it around."""
+    return html.escape(visible(text))
 
 
 def render(audit: Audit, topic: str) -> str:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from fencepost import __version__
 from fencepost.cli import (
@@ -32,7 +32,7 @@ from fencepost.cli import (
 )
 from fencepost.cli.output import complain, say
 from fencepost.cli.streams import ReaderGone, guard_streams
-from fencepost.errors import FencepostError
+from fencepost.errors import FencepostError, Usage
 
 INTERRUPTED = 130
 UNFORESEEN, UNDECIDED = 6, 5
@@ -65,6 +65,17 @@ class Commands(TyperGroup):
             _asked.command = ctx.invoked_subcommand or ""
 
 
+class Command(TyperCommand):
+    """One command. Only a path may hold bytes that are no text: a driver written in C would end the process."""
+
+    def invoke(self, ctx: Any) -> Any:
+        for name, given in ctx.params.items():
+            for one in given if isinstance(given, list | tuple) else [given]:
+                if isinstance(one, str) and name != "file" and not _is_text(one):
+                    raise Usage(f"{one!r} is no text: it is not UTF-8", "give it in UTF-8")
+        return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="fencepost",
     cls=Commands,
@@ -91,6 +102,17 @@ app.add_typer(positions.app, name="positions")
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(doctor.doctor)
+for registered in (app, *(below.typer_instance for below in app.registered_groups)):
+    for command in registered.registered_commands if registered else ():
+        command.cls = Command
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _show_version(wanted: bool) -> None:

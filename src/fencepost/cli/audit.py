@@ -165,10 +165,14 @@ def _without_pipeline(
     connection: Connection, topic: str, sink: str | None, guarantee: Guarantee, journal: list[Path] | None
 ) -> AuditRequest:
     from fencepost.audit.request import AuditRequest
+    from fencepost.cluster.names import require_topic
 
+    require_topic(topic)
     kind, _, name = (sink or "").partition(":")
     if sink is not None and (kind not in ("postgres", "topic") or not name):
         raise Usage(f"--sink {sink}", "write postgres:TABLE or topic:NAME")
+    if kind == "topic":
+        require_topic(name)
     return AuditRequest(
         guarantee,
         connection.kafka_settings(),

@@ -136,8 +136,16 @@ def _carry(
 def _print(events: list[Event]) -> None:
     for event in events:
         shown: dict[str, Any] = asdict(event) | {"key": _text(event.key), "value": _text(event.value)}
-        shown["headers"] = {name: _text(value) for name, value in event.headers}
+        shown["headers"] = _headers(event)
         emit_json(shown)
+
+
+def _headers(event: Event) -> dict[str, Any]:
+    """By name; of a name that comes several times a list, in order."""
+    found: dict[str, list[Any]] = {}
+    for name, value in event.headers:
+        found.setdefault(name, []).append(_text(value))
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
 def _text(value: bytes | None) -> str | dict[str, str] | None:

@@ -39,10 +39,12 @@ def peek(
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Show the last rows of the sink. As JSON: one object per row."""
+    from fencepost.sinks.postgres.forgiving import forgive
     from fencepost.sinks.postgres.reading import last_rows, reader
 
     options = pipeline_spec(spec).postgres
     with reader(options.dsn or "") as connection:
+        forgive(connection)
         names, rows = last_rows(connection, options.table, most)
     if output is OutputFormat.JSON:
         for row in rows:

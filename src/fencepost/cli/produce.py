@@ -174,8 +174,10 @@ def _path_name(file: str | None) -> str:
 
 def _make_topic(connection: Connection, topic: str) -> None:
     """On a stack of one's own a topic is made when it is first written to; elsewhere that is somebody's decision."""
+    from fencepost.cluster.names import require_topic
     from fencepost.cluster.topics import TopicRequest, create_topic
 
+    require_topic(topic)
     cluster = connection.open()
     if topic in cluster.topic_names():
         return

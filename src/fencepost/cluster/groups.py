@@ -9,7 +9,7 @@ from confluent_kafka import ConsumerGroupState
 
 from fencepost.cluster.client import ANSWER_SECONDS, Cluster
 from fencepost.cluster.failures import Missing, failure
-from fencepost.cluster.names import did_you_mean
+from fencepost.cluster.names import did_you_mean, require_group
 from fencepost.cluster.topics import end_offsets
 from fencepost.model import TopicPartition
 
@@ -77,7 +77,7 @@ def list_groups(cluster: Cluster) -> list[GroupSummary]:
 
 def describe_group(cluster: Cluster, group: str) -> GroupDescription:
     """One group. Raises Usage, with the nearest name, when there is none of that name."""
-    found = _membership(cluster, group)
+    found = _membership(cluster, require_group(group))
     owners = {
         TopicPartition(at.topic, at.partition): _member(member)
         for member in found.members

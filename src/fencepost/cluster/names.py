@@ -1,9 +1,33 @@
-"""The nearest of the names that exist, for somebody who mistyped one."""
+"""Names of topics and groups: what may be one, and the nearest of those that exist for somebody who mistyped one."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+from fencepost.errors import Usage
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LONGEST_GROUP = 32_000  # bytes; Kafka's own strings end a little above
+
+
+def require_topic(name: str) -> str:
+    """Raises Usage for what Kafka takes for no topic's name: the driver would wait for it, or end the process."""
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise Usage(f"{name[:100]!r} is no name of a topic", "1 to 249 letters, digits, dots, '_' and '-'")
+    return name
+
+
+def require_group(name: str) -> str:
+    """Raises Usage for what can be no group's name. Any text can, but for a few that end the driver's process."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 0 < size <= _LONGEST_GROUP or "\0" in name:
+        raise Usage(f"{name[:100]!r} is no name of a group", "give a text that is not empty")
+    return name
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from fencepost.cluster.client import ANSWER_SECONDS, PATIENCE_SECONDS, Cluster, wait_until
 from fencepost.cluster.failures import Forbidden, Missing
-from fencepost.cluster.names import did_you_mean
+from fencepost.cluster.names import did_you_mean, require_topic
 from fencepost.errors import Unreachable, Usage
 from fencepost.model import TopicPartition
 from fencepost.rules import TopicFacts
@@ -176,6 +176,7 @@ def _layout(cluster: Cluster, name: str, seen: int = 1) -> Any:
 
     Raises Missing when none of them knows the topic, Unreachable when they do not agree in time.
     """
+    require_topic(name)
     deadline, doubted = time.monotonic() + AGREE_SECONDS, False
     while True:
         layout = _layouts(cluster, [name]).get(name)

@@ -23,7 +23,7 @@ class Event:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = field(default=(), repr=False)
-    timestamp: datetime | None = None
+    timestamp: datetime | None = None  # None also where no calendar of Python's has such a time
 
     @property
     def place(self) -> TopicPartition:
@@ -42,7 +42,6 @@ class Event:
 
 def event_of(message: Message) -> Event:
     kind, milliseconds = message.timestamp()
-    at = None if kind == TIMESTAMP_NOT_AVAILABLE else datetime.fromtimestamp(milliseconds / 1000, UTC)
     return Event(
         cast(str, message.topic()),
         cast(int, message.partition()),
@@ -50,8 +49,16 @@ def event_of(message: Message) -> Event:
         message.key(),
         message.value(),
         tuple(cast(Any, message.headers()) or ()),
-        at,
+        None if kind == TIMESTAMP_NOT_AVAILABLE else _time(milliseconds),
     )
+
+
+def _time(milliseconds: int) -> datetime | None:
+    """A sender may give a record any time that fits into 64 bits."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def by_partition(messages: Iterable[Message]) -> dict[TopicPartition, list[Message]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from fencepost.cluster.names import require_group, require_topic
 from fencepost.cluster.positions import Start
 from fencepost.cluster.settings import librdkafka_settings
 from fencepost.consuming.commits import Commit
@@ -55,6 +56,9 @@ class ConsumerSettings:
                 "commit sync or async, per record or per batch",
             )
         require(self.guarantee, reader_findings(self.kafka))
+        require_group(self.group)
+        for topic in self.topics:
+            require_topic(topic)
         if self.batch < 1:
             raise Usage(f"batch {self.batch}", "one event or more")
 

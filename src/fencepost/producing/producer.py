@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fencepost.cluster.client import Cluster
+from fencepost.cluster.names import require_topic
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.outcome import Outcome
@@ -48,7 +49,7 @@ class Producer:
         returns or the transaction has ended, without its offset.
         Raises Usage, UnsupportedGuarantee where the topic cannot carry the promise, Unreachable.
         """
-        self.topic = topic
+        self.topic = require_topic(topic)
         self._declaration = Declaration.of(guarantee, acks, transactional_id, receipts)
         self._settings = self._declaration.settings(kafka)
         cluster = Cluster(kafka)
