@@ -12,7 +12,7 @@ from hostile.conftest import Declare
 from support.hostile import NAMES, SURROGATE
 
 TYPED = {name: text for name, text in {**NAMES, "surrogate": SURROGATE}.items() if "\x00" not in text}
-QUICK = ["empty", "markup", "escape", "right to left", "percent", "quotes", "SQL", "64 bytes", "long", "surrogate"]
+QUICK = ["empty", "escape", "SQL", "64 bytes", "surrogate"]
 EACH = [name if name in QUICK else pytest.param(name, marks=pytest.mark.proof) for name in TYPED]
 
 
@@ -71,8 +71,8 @@ def test_names_of_columns_and_pipelines(declare: Declare, topic: str, fencepost:
             fencepost(*words, "--spec", spec).require_clean()
 
 
-def test_files_of_settings(tmp_path: Path, fencepost: Command) -> None:
-    for name, content in {"binary": b"\x00\xff\x1b", "escape": b"bootstrap.servers=\x1b[31m", "empty": b""}.items():
+def test_files_of_settings(stack: Stack, tmp_path: Path, fencepost: Command) -> None:
+    for name, content in {"binary": b"\x00\xff\x1b", "escape": b"client.id=\x1b[31m", "empty": b""}.items():
         (tmp_path / name).write_bytes(content)
-        done = fencepost("topic", "list", f"--command-config={tmp_path / name}", "--bootstrap-server=127.0.0.1:1")
-        done.require_clean(2, 3)
+        where = f"--bootstrap-server={stack.bootstrap_servers}"
+        fencepost("group", "list", f"--command-config={tmp_path / name}", where).require_clean(0, 2)

@@ -17,6 +17,8 @@ from support.hostile import TIMESTAMPS
 pytestmark = pytest.mark.skipif(
     "dead_letters" not in PipelineSpec.model_fields, reason="needs dead letters without a brake"
 )
+OTHERS = ["long", "decimal(10,2)", "timestamp", "double"]
+KINDS = ["string", *(pytest.param(kind, marks=pytest.mark.proof) for kind in OTHERS)]
 ASIDE = {"on_error": "dead_letter", "dead_letters": {"max_share": 1}}
 
 
@@ -45,7 +47,7 @@ def test_a_pipeline_of_bytes_carries_every_record_exactly(
         fencepost(*words, "--spec", spec).require_clean(0)
 
 
-@pytest.mark.parametrize("kind", ["string", "long", "decimal(10,2)", "timestamp", "double"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_pipeline_of_json_lands_each_record_or_puts_it_aside(
     stack: Stack, topic: str, declare: Declare, database: psycopg.Connection[Any], fencepost: Command, kind: str
 ) -> None:

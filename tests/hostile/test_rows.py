@@ -83,7 +83,7 @@ def test_peek_shows_columns_of_any_name(
     assert row == dict.fromkeys(names)
 
 
-@pytest.mark.parametrize("columns", [20, 80])
+@pytest.mark.parametrize("columns", [20, pytest.param(80, marks=pytest.mark.proof)])
 def test_on_a_real_terminal_nothing_is_cut_and_nothing_steers(
     database: psycopg.Connection[Any], declare: Declare, topic: str, columns: int
 ) -> None:
