@@ -74,7 +74,7 @@ ALLOWED = {
     "metrics": {"errors", "model", "news"},
     "standing": {"guarantee", "model", "spec", "sinks"},
     "status": {"model", "spec", "cluster", "standing"},
-    "repositioning": {"model", "spec", "cluster", "standing"},
+    "repositioning": {"errors", "model", "spec", "cluster", "standing"},
     "planning": CORE | {"rules", "rows", "spec", "cluster", "sinks", "spark", "consuming", "standing"},
     "preparing": {"rows", "rules", "spec", "sinks", "planning"},
     "local": {"errors", "machine", "trust"},

@@ -34,7 +34,7 @@ class Engine(Protocol):
     def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Every partition of the topic with its stored position, or with the one to start at.
 
-        Raises PositionLost where what is stored does not fit what the topic holds now.
+        Raises PositionLost where what is stored does not fit what the topic holds now, or is of another topic.
         """
 
     def topic_ids(self) -> Mapping[str, str]: ...
@@ -122,7 +122,7 @@ class Pipeline:
                     summary.gaps[news.partition, news.span.start] = news.span.end
                 self._listen(news)
 
-            first, runs = dict(tenure.positions), [tenure.run]
+            first, runs, gap = dict(tenure.positions), [tenure.run], ""
             while not self._stop.is_set():
                 try:
                     if tenure.positions:  # a member of a group tells by itself what it was given
@@ -136,7 +136,11 @@ class Pipeline:
                 except RecordsGone as gone:
                     if self.spec.source.fail_on_data_loss:
                         raise
-                    self._listen(Waiting(gone.message, 0.0))  # the next try begins behind them
+                    if gone.message == gap:  # it did not get over them: not again without a pause
+                        self._wait(patience, gone)
+                    else:
+                        self._listen(Waiting(gone.message, 0.0))  # the next try begins behind them
+                    gap = gone.message
                 summary.restarts += 1
                 tenure = self._resume(engine, tenure, first, patience)
                 first = {at: min(position, first.get(at, position)) for at, position in tenure.positions.items()}

@@ -246,6 +246,7 @@ def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Pl
     topic = TopicReader(cluster, *spec.source.origins)
     fitting, exists = _target(spec, cluster, columns)
     stored = standing(spec)
+    stored.require_same(spec.name, topic.topic_ids)
     resume = topic.positions(stored.positions, spec.source.start, skip_gone=not spec.source.fail_on_data_loss)
     ends = topic.ends(resume)
     facts = [facts for name in _topics(spec) if (facts := topic_facts(cluster, name))]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from fencepost.cluster.client import Cluster
-from fencepost.cluster.positions import Start, TopicReader
+from fencepost.cluster.positions import Start, TopicReader, by_place, require_held
+from fencepost.errors import Usage
 from fencepost.model import TopicPartition
 from fencepost.spec import PipelineSpec
 from fencepost.standing import set_positions, standing
@@ -20,6 +21,7 @@ class Move:
     partition: TopicPartition
     before: int | None  # None: nothing is stored
     after: int
+    stays: bool = False  # nobody named it: it keeps what is stored when the others are moved
 
     @property
     def skipped(self) -> int:
@@ -50,19 +52,51 @@ class Repositioning:
         return sum(move.repeated for move in self.moves)
 
 
-def propose(spec: PipelineSpec, to: Start, topic: str | None = None) -> Repositioning:
+def propose(spec: PipelineSpec, to: Start, topic: str | None = None, complete: bool = True) -> Repositioning:
     """What setting the positions, of one topic or of all, would do. Changes nothing.
+
+    Offsets move the partitions that they name. The others stay where they are; one of which nothing is stored begins
+    with its first record, as a run would have it. Where nothing is stored of the whole topic, or it was made anew, they
+    must name every partition (`complete`): nobody knows how far the others were read.
 
     Raises Usage for a topic that is not the pipeline's, and for offsets that it does not hold.
     """
-    reader = TopicReader(Cluster(spec.kafka), *([spec.source.one(topic)] if topic else spec.source.origins))
-    after = reader.positions({}, to)
+    topics = [spec.source.one(topic)] if topic else list(spec.source.origins)
     found = standing(spec)
-    before, last = found.positions, found.activity.last_batch if found.activity else None
-    moves = [Move(partition, before.get(partition), position) for partition, position in sorted(after.items())]
-    return Repositioning(spec.name, moves, reader.topic_ids, last)
+    reader = TopicReader(Cluster(spec.kafka), *topics)
+    stale = {row.topic for row in found.rows if row.topic_id and row.topic_id != reader.topic_ids.get(row.topic)}
+    before = {at: position for at, position in found.positions.items() if at.topic not in stale}
+    named = by_place(to, topics) if isinstance(to, Mapping) else None
+    after = reader.positions({}, "earliest" if named is not None else to)
+    if named is not None:
+        require_held(named, after, reader.ends(after), "--to")
+        if complete:
+            _require_complete(named, before, after)
+        after |= {at: before[at] for at in after if at in before} | named
+    moves = [
+        Move(
+            at, found.positions.get(at), position, stays=named is not None and at not in named and at.topic not in stale
+        )
+        for at, position in sorted(after.items())
+    ]
+    return Repositioning(spec.name, moves, reader.topic_ids, found.activity.last_batch if found.activity else None)
 
 
 def carry_out(spec: PipelineSpec, proposal: Repositioning) -> None:
     """Set the positions; a run of the pipeline that is under way ends as fenced."""
-    set_positions(spec, {move.partition: move.after for move in proposal.moves}, proposal.topic_ids)
+    moved = {move.partition: move.after for move in proposal.moves if not move.stays}
+    stays = {move.partition: move.after for move in proposal.moves if move.stays}
+    set_positions(spec, moved, proposal.topic_ids, stays)
+
+
+def _require_complete(
+    named: Collection[TopicPartition], before: Collection[TopicPartition], now: Collection[TopicPartition]
+) -> None:
+    known = {at.topic for at in before}
+    for topic in sorted({at.topic for at in named} - known):
+        if unnamed := sorted(at.partition for at in now if at.topic == topic and at not in named):
+            lacking = ", ".join(map(str, unnamed))
+            raise Usage(
+                f"no position of topic {topic} is stored, and --to does not say where its partitions {lacking} go on",
+                "name each partition, as in 0:120,1:7",
+            )

@@ -10,6 +10,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.model import TopicPartition
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres.ledger import same_topics
 from fencepost.sinks.postgres.reading import (
     Activity,
     StoredPosition,
@@ -33,6 +34,10 @@ class Standing:
     def positions(self) -> dict[TopicPartition, int]:
         return {TopicPartition(row.topic, row.partition): row.position for row in self.rows}
 
+    def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+        """Raises TopicRecreated where a stored topic id is another one."""
+        same_topics(pipeline, {row.topic: row.topic_id for row in self.rows}, topic_ids)
+
     def taken_out(self, spec: PipelineSpec) -> list[str]:
         """The topics that have positions and are not the pipeline's any more."""
         return sorted({row.topic for row in self.rows}.difference(spec.source.origins))
@@ -54,16 +59,24 @@ def standing(spec: PipelineSpec) -> Standing:
             return Standing(found, None)
 
 
-def set_positions(spec: PipelineSpec, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]) -> None:
-    """These and no others of their topics. A run of the pipeline that is under way ends as fenced."""
+def set_positions(
+    spec: PipelineSpec,
+    positions: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str],
+    kept: Mapping[TopicPartition, int],
+) -> None:
+    """These and no others of their topics. A run of the pipeline that is under way ends as fenced.
+
+    `kept`: partitions that stay where they are, each with where to begin if nothing is stored of it.
+    """
     match spec.sink.options:
         case PostgresOptions() as options:
             settings = PostgresSettings(options.dsn or "", spec.name, options.table, (), options.ledger_schema)
             with closing(PostgresStore(settings)) as table:
-                table.set_positions(spec.name, positions, topic_ids)
+                table.set_positions(spec.name, positions, topic_ids, kept)
         case KafkaOptions() as options:
             with closing(_topics(spec, options)) as topics:
-                topics.set_positions(spec.name, positions, topic_ids)
+                topics.set_positions(spec.name, positions, topic_ids, kept)
 
 
 def _topics(spec: PipelineSpec, options: KafkaOptions) -> KafkaStore:

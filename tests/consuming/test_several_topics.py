@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from threading import Event as Flag
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from fencepost.cluster.topics import delete_topic
 from fencepost.errors import PositionLost, TopicRecreated, Usage
 from fencepost.guarantee import Anomaly
 from fencepost.local import Stack
+from fencepost.pipeline import Pipeline
 from fencepost.planning import plan_pipeline
 from fencepost.repositioning import carry_out, propose
 from fencepost.spec import load
@@ -171,3 +175,24 @@ def test_two_topics_go_into_a_third_one_exactly_once(stack: Stack, tmp_path: Pat
     carry_out(spec, propose(spec, "latest"))  # of its own topic only
     relay.run(source=source)
     assert (relay.lost(130), relay.doubled()) == (0, 0)
+
+
+def test_a_topic_is_added_while_another_has_a_gap_that_may_be_gone_over(flows: Flows) -> None:
+    lenient: dict[str, Any] = {**PYTHON, "guarantee": "at-most-once"}
+    flows.produce(range(20))
+    flows.run(**lenient, source=flows.source(flows.name, failOnDataLoss=False))
+    flows.produce(range(20, 40))
+    flows.second.produce(range(30))
+    flows.delete_before(0, 15)
+    stop = Flag()
+    watch = Timer(60, stop.set)
+    watch.start()
+    try:
+        path = flows.declare(**lenient, source=flows.source(failOnDataLoss=False))
+        summary = Pipeline(path, stop=stop).run(once=True)
+    finally:
+        watch.cancel()
+    assert not stop.is_set(), f"it went round without end: {summary.restarts} times"
+    assert (summary.restarts, summary.skipped) == (0, 5)
+    gone = {(flows.name, 0, offset) for offset in range(15)}
+    assert flows.arrived() == Counter(flows.sent() | {at: 1 for at in gone if at[2] < 10})

@@ -49,7 +49,8 @@ def test_a_position_that_is_lost_is_not_begun_anew(flow: Flow) -> None:
     store, pipeline = flow.open(), flow.plan.settings.pipeline
     flow.plan.carry(store, flow.plan.take_over(store), 0, 10)
     cluster = Cluster(flow.topics.kafka)
-    cluster.ask(lambda: cluster.admin.delete_consumer_groups([pipeline])[pipeline], pipeline)  # as if it had expired
+    group = flow.plan.settings.group(pipeline)
+    cluster.ask(lambda: cluster.admin.delete_consumer_groups([group])[group], group)  # as if it had expired
     with pytest.raises(PositionLost, match="positions set"):
         flow.plan.take_over(flow.open())
     assert dict(flow.open().positions(pipeline)) == {}
@@ -74,7 +75,7 @@ def test_a_topic_that_was_made_anew_is_refused(flow: Flow) -> None:
 
 def test_an_offset_that_somebody_else_committed_is_no_position(flow: Flow) -> None:
     pipeline, source = flow.plan.settings.pipeline, flow.plan.source
-    consumer = Consumer({**flow.topics.kafka, "group.id": pipeline})
+    consumer = Consumer({**flow.topics.kafka, "group.id": flow.plan.settings.group(pipeline)})
     consumer.commit(offsets=[DriverPartition(source.topic, source.partition, 5)], asynchronous=False)
     consumer.close()
     with pytest.raises(PositionLost, match="no pipeline stored"):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 
+from fencepost.cluster.names import group_of
 from fencepost.errors import Refused
 from spark.flows import Flow
 
@@ -171,6 +172,7 @@ def test_headers_and_the_event_id_are_there_for_a_transform_that_asks(flow: Flow
 
 def _group_offsets(flow: Flow) -> dict[int, int]:
     """What a tool that watches lag sees."""
-    request = [ConsumerGroupTopicPartitions(flow.name)]
-    answer = flow.cluster.admin.list_consumer_group_offsets(request)[flow.name].result(30)
+    group = group_of(flow.name)
+    request = [ConsumerGroupTopicPartitions(group)]
+    answer = flow.cluster.admin.list_consumer_group_offsets(request)[group].result(30)
     return {at.partition: at.offset for at in answer.topic_partitions}

@@ -176,6 +176,17 @@ def test_records_that_are_gone_end_a_run_unless_it_may_go_over_them() -> None:
     assert summary.restarts == 1
 
 
+def test_a_gap_that_a_run_does_not_get_over_is_not_tried_again_without_a_pause() -> None:
+    gone = RecordsGone("orders/0: 3 to 4 are gone")
+    lenient = {**SPEC, "guarantee": "at-most-once", "source": {"topic": "orders", "failOnDataLoss": False}}
+    news: list[News] = []
+    run(StoryEngine(Memory(), [None, gone, gone, gone]), news, spec=lenient)
+    waits = [item.seconds for item in news if isinstance(item, Waiting)]
+    assert waits[0] == 0
+    assert all(seconds for seconds in waits[1:])
+    assert len(waits) == 3
+
+
 def test_a_gap_that_is_told_again_after_a_crash_counts_once() -> None:
     at = TopicPartition("orders", 0)
 

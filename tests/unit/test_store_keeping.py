@@ -8,8 +8,8 @@ from typing import Any, ClassVar, cast
 from uuid import UUID, uuid4
 
 from fencepost.cluster.positions import TopicReader
-from fencepost.consuming.commits import AsyncCommits
 from fencepost.consuming.keeping import Aside
+from fencepost.consuming.mirroring import GroupMirror
 from fencepost.consuming.settings import ConsumerSettings
 from fencepost.consuming.store_keeping import Carriage, StoreKeeper
 from fencepost.delivery import nobody
@@ -26,7 +26,7 @@ class Topic:
 
     topic_ids: ClassVar = {"orders": "id"}
 
-    def positions(self, _stored: object, _start: object) -> dict[TopicPartition, int]:
+    def positions(self, _stored: object, _start: object, _skip_gone: bool = False) -> dict[TopicPartition, int]:
         return {ORDERS: 0}
 
     def bounds(self, _partitions: object) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
@@ -39,6 +39,9 @@ class Store(MemoryStore):
     ) -> None:
         self.take_over(pipeline, run, first, topic_ids)
 
+    def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+        self._same_topics(pipeline, topic_ids)
+
     def close(self) -> None: ...
 
 
@@ -46,6 +49,9 @@ class Broken:
     """A group that takes no offsets."""
 
     def advance(self, _batch: object) -> None:
+        raise Unreachable("nobody answers")
+
+    def take(self, _partitions: object) -> None:
         raise Unreachable("nobody answers")
 
     def settle(self, _partitions: object) -> None:
@@ -65,7 +71,7 @@ def test_a_mirror_that_fails_holds_nothing_up_and_every_batch_is_told() -> None:
     )
     settings = ConsumerSettings({}, "orders", "mail", Guarantee.EXACTLY_ONCE)
     aside = Aside(Event(), lambda work: work(), nobody, lambda: None)
-    mirror = cast(AsyncCommits, Broken())
+    mirror = cast(GroupMirror, Broken())
     keeper = StoreKeeper(settings, carriage, cast(TopicReader, Topic()), aside, mirror)
     keeper.take([ORDERS])
     for start in (0, 2):

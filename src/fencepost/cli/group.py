@@ -44,7 +44,7 @@ def describe(
 
     POSITION is the next offset that the group reads; "-" where nothing is stored.
 
-    Example: fencepost group describe orders-to-postgres
+    Example: fencepost group describe fencepost.orders-to-postgres
     """
     cluster = connection.open()
     from fencepost.cluster.groups import describe_group

@@ -45,6 +45,7 @@ def set_(
 ) -> None:
     """Put the positions elsewhere. Says how many records that skips or repeats, and asks.
 
+    Offsets (0:120,1:7) move the partitions that they name; the others stay where they are.
     It takes over: a run of the pipeline that is under way ends with 4.
     """
     from fencepost.repositioning import propose
@@ -64,7 +65,8 @@ def import_(
 ) -> None:
     """Go on where a consumer group or a Spark query ended, which must have been stopped.
 
-    A partition of which nothing is known there is read from its first record. Shows what becomes of each, and asks.
+    A partition of which nothing is known there stays where it is, or is read from its first record. Shows what becomes
+    of each, and asks.
     """
     from fencepost.adoption import find
     from fencepost.repositioning import propose
@@ -73,7 +75,7 @@ def import_(
     found = find(pipeline, origin)
     if found.warning:
         note(f"warning: {found.warning}")
-    _move(pipeline, propose(pipeline, found.positions), yes, output)
+    _move(pipeline, propose(pipeline, found.positions, complete=False), yes, output)
 
 
 def _move(pipeline: PipelineSpec, proposal: Repositioning, yes: bool, output: OutputFormat) -> None:

@@ -34,3 +34,8 @@ def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
     """A question that names the nearest, or `otherwise` when nothing comes near."""
     near = difflib.get_close_matches(name, sorted(names), n=1)
     return f"did you mean {near[0]}?" if near else otherwise
+
+
+def group_of(pipeline: str) -> str:
+    """The consumer group of a pipeline: a name that nobody else's group has by accident."""
+    return f"fencepost.{pipeline}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
@@ -35,11 +35,10 @@ class TopicReader:
         """
         partitions = self.require_same(stored)
         first, end = self.bounds(partitions)
-        for partition, position in stored.items():
-            if partition.topic in self.topic_ids:
-                _require_there(partition, position, first.get(partition), end.get(partition))
-                if not skip_gone:
-                    _require_readable(partition, position, first[partition])
+        read = {at: position for at, position in stored.items() if at.topic in self.topic_ids}
+        _require_there(read, end)
+        if not skip_gone:
+            _require_readable(read, first)
         known = {partition.topic for partition in stored}
         new = [partition for partition in partitions if partition.topic not in known]
         return {**first, **self._starts(start, new, first, end), **_only(stored, first)}
@@ -90,7 +89,8 @@ class TopicReader:
         if isinstance(start, Mapping):
             read = {partition.topic for partition in first} - {partition.topic for partition in new}
             named = by_place(start, list(self.topic_ids)).items()
-            return _explicit({at: offset for at, offset in named if at.topic not in read}, first, end)
+            offsets = {at: offset for at, offset in named if at.topic not in read}
+            return require_held(offsets, first, end, "source.start")
         return _only(end if start == "latest" else first, new)
 
 
@@ -119,41 +119,76 @@ def _all_led(partitions: Iterable[TopicPartition], offsets: dict[TopicPartition,
     return offsets
 
 
-def _explicit(
-    named: dict[TopicPartition, int], first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+def require_held(
+    named: dict[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    where: str,
 ) -> dict[TopicPartition, int]:
-    """Offsets by partition, as they are; those that are not named start at their first record."""
+    """Offsets by partition, as they are. Raises Usage for one that its partition does not hold."""
     for partition, offset in named.items():
         if partition not in first:
-            raise Usage(f"source.start names {partition}, which does not exist", "name partitions that are read")
+            raise Usage(f"{where} names {partition}, which does not exist", "name partitions that are read")
         if not first[partition] <= offset <= end[partition]:
             raise Usage(
-                f"source.start: {partition} holds the offsets {first[partition]} to {end[partition]}, not {offset}",
+                f"{where}: {partition} holds the offsets {first[partition]} to {end[partition]}, not {offset}",
                 "name one of these, or earliest or latest",
             )
     return named
 
 
-def _require_there(partition: TopicPartition, position: int, first: int | None, end: int | None) -> None:
-    if first is None or end is None:
-        raise PositionLost(
-            f"{partition} has a stored position ({position}) and does not exist in the topic any more",
-            f"if its records are not wanted: fencepost positions set --topic {partition.topic} --to earliest",
-        )
-    if position > end:
-        raise PositionLost(
-            f"{partition}: the stored position is {position}, and the topic ends at {end}: records that were read "
-            "are gone from it",
-            f"see what happened to the topic; to go on from its end: fencepost positions set --topic {partition.topic} "
-            "--to latest",
-        )
+def set_command(positions: Mapping[TopicPartition, int]) -> str:
+    """The command that puts these partitions there, and leaves the others where they are; one for each topic."""
+    commands = []
+    for topic in sorted({at.topic for at in positions}):
+        offsets = ",".join(f"{at.partition}:{to}" for at, to in sorted(positions.items()) if at.topic == topic)
+        commands.append(f"fencepost positions set --topic {topic} --to {offsets}")
+    return " and ".join(commands)
 
 
-def _require_readable(partition: TopicPartition, position: int, first: int) -> None:
-    if position < first:
-        raise RecordsGone(
-            f"{partition}: the records from {position} to {first - 1} were never read and are gone, by retention or "
-            "by deletion",
-            f"to go on without them: fencepost positions set --topic {partition.topic} --to earliest; and give the "
-            "topic a longer retention",
-        )
+def _require_there(stored: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
+    for at, position in sorted(stored.items()):
+        if at not in end:
+            raise PositionLost(
+                f"{at} has a stored position ({position}) and does not exist any more: the topic was made anew",
+                f"to read the new one from its start: fencepost positions set --topic {at.topic} --to earliest",
+            )
+    if lost := {at: position for at, position in stored.items() if position > end[at]}:
+        raise PositionLost(*beyond_the_end(lost, end))
+
+
+def _require_readable(stored: Mapping[TopicPartition, int], first: Mapping[TopicPartition, int]) -> None:
+    if gone := {at: position for at, position in stored.items() if position < first[at]}:
+        raise RecordsGone(*before_the_start(gone, first))
+
+
+Command = Callable[[Mapping[TopicPartition, int]], str]  # what puts positions there
+
+
+def beyond_the_end(
+    stored: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], command: Command = set_command
+) -> tuple[str, str]:
+    """What to say, and to do, of positions that lie behind what their partitions hold."""
+    where = "; ".join(
+        f"{at}: the stored position is {position}, and the topic ends at {end[at]}"
+        for at, position in sorted(stored.items())
+    )
+    remedy = (
+        "see what happened to the topic: if it lost its tail and was written to since, records before its end are new, "
+        f"and going on at the end skips them. To do that: {command({at: end[at] for at in stored})}"
+    )
+    return f"{where}: records that were read are gone from it", remedy
+
+
+def before_the_start(
+    stored: Mapping[TopicPartition, int], first: Mapping[TopicPartition, int], command: Command = set_command
+) -> tuple[str, str]:
+    """What to say, and to do, of positions whose records do not exist any more."""
+    where = "; ".join(
+        f"{at}: the records from {position} to {first[at] - 1} were never read and are gone"
+        for at, position in sorted(stored.items())
+    )
+    remedy = (
+        f"to go on without them: {command({at: first[at] for at in stored})}; and give the topic a longer retention"
+    )
+    return f"{where}, by retention or by deletion", remedy

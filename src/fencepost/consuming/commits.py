@@ -123,9 +123,10 @@ class AsyncCommits:
     consumer is polled, by `answered`, which must be its on_commit.
     """
 
-    def __init__(self, consumer: Consumer, every: float = 0.0) -> None:
+    def __init__(self, consumer: Consumer, every: float = 0.0, mark: str = "") -> None:
         self._consumer = consumer
         self._every = every
+        self._mark = mark  # goes with every offset, as its metadata
         self._last = monotonic()
         self._positions = _Positions()
         self._under_way: dict[TopicPartition, int] | None = None
@@ -138,7 +139,7 @@ class AsyncCommits:
         due = self._positions.due()
         if due and self._under_way is None and monotonic() - self._last >= self._every:
             self._last = monotonic()
-            commit_soon(self._consumer, due)
+            commit_soon(self._consumer, due, self._mark)
             self._under_way = due
 
     def answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
@@ -152,7 +153,7 @@ class AsyncCommits:
         still arrive behind it, until the group's next generation refuses it, and what lies between is repeated."""
         due = {place: self._positions.done[place] for place in partitions if place in self._positions.done}
         if due:
-            commit_now(self._consumer, due)
+            commit_now(self._consumer, due, self._mark)
             self._positions.take(due)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -172,10 +173,10 @@ def stored(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[Top
     return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
 
 
-def commit_now(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
+def commit_now(consumer: Consumer, positions: Mapping[TopicPartition, int], mark: str = "") -> None:
     """Raises Fenced, Unknown or Unreachable; on return they stand."""
     try:
-        answers = consumer.commit(offsets=driver_offsets(positions), asynchronous=False) or []
+        answers = consumer.commit(offsets=driver_offsets(positions, mark), asynchronous=False) or []
     except KafkaException as error:
         raise translated(error.args[0], "commit") from error
     failed = first_error(None, answers)
@@ -183,10 +184,10 @@ def commit_now(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> N
         raise translated(failed, "commit")
 
 
-def commit_soon(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
+def commit_soon(consumer: Consumer, positions: Mapping[TopicPartition, int], mark: str = "") -> None:
     """The consumer's on_commit is told what became of it."""
     try:
-        consumer.commit(offsets=driver_offsets(positions), asynchronous=True)
+        consumer.commit(offsets=driver_offsets(positions, mark), asynchronous=True)
     except KafkaException as error:
         raise translated(error.args[0], "commit") from error
 
@@ -196,5 +197,5 @@ def first_error(error: KafkaError | None, answers: Iterable[DriverPartition]) ->
     return error or next((answer.error for answer in answers if answer.error is not None), None)
 
 
-def driver_offsets(positions: Mapping[TopicPartition, int]) -> list[DriverPartition]:
-    return [DriverPartition(place.topic, place.partition, end) for place, end in positions.items()]
+def driver_offsets(positions: Mapping[TopicPartition, int], mark: str = "") -> list[DriverPartition]:
+    return [DriverPartition(place.topic, place.partition, end, mark) for place, end in positions.items()]

@@ -1,4 +1,4 @@
-"""The Python engine of a pipeline: one process, a member of the consumer group that is named after the pipeline.
+"""The Python engine of a pipeline: one process, a member of the pipeline's own consumer group.
 
 Start it several times, and the group shares the partitions out: each owns the positions of those that it was given.
 """
@@ -17,11 +17,12 @@ from confluent_kafka import Consumer
 
 from fencepost.brake import Brake
 from fencepost.cluster.client import Cluster
+from fencepost.cluster.names import group_of
 from fencepost.cluster.positions import TopicReader
 from fencepost.consuming.columns import EventRows
-from fencepost.consuming.commits import AsyncCommits
 from fencepost.consuming.keeping import Aside, Keeper
 from fencepost.consuming.member import Member
+from fencepost.consuming.mirroring import GroupMirror
 from fencepost.consuming.settings import ConsumerSettings
 from fencepost.consuming.store_keeping import Carriage, Store, StoreKeeper
 from fencepost.consuming.target import Target, open_target
@@ -52,6 +53,7 @@ class PythonEngine:
     def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """None yet: a member takes over what its group gives it."""
         if stored:
+            self.ledger.require_same(self.spec.name, self.topic_ids())
             skip = self.settings.skip_gone
             self.topic.positions(stored, self.spec.source.start, skip)  # raises where records are gone
         return {}
@@ -76,7 +78,8 @@ class PythonEngine:
         )
 
         def keeper(consumer: Consumer, topic: TopicReader, aside: Aside) -> Keeper:
-            mirror = AsyncCommits(consumer, MIRROR_SECONDS) if self.target.mirrored else None
+            mirror = GroupMirror(consumer, MIRROR_SECONDS) if self.target.mirrored else None
+            progress.mirror = mirror
             return StoreKeeper(self.settings, carriage, topic, aside, mirror)
 
         Member(self.settings, keeper, self.stop, self.see, lambda _: None).run(once)
@@ -92,6 +95,7 @@ class _Progress:
     standing: dict[TopicPartition, int] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     looked: float = 0.0
+    mirror: GroupMirror | None = None
 
     def took(self, tenure: Tenure) -> None:
         self.standing.update(tenure.positions)
@@ -105,7 +109,14 @@ class _Progress:
         already = int(landed.already)
         self.report(
             BatchDone(
-                self.batches, {place: span.end}, span.end - span.start, landed.rows, landed.dead, already, lag=lag
+                self.batches,
+                {place: span.end},
+                span.end - span.start,
+                landed.rows,
+                landed.dead,
+                already,
+                lag=lag,
+                complaint=self.mirror.complaint if self.mirror else "",
             )
         )
         self.batches += 1
@@ -138,10 +149,11 @@ def consumer_settings(spec: PipelineSpec) -> ConsumerSettings:
     return ConsumerSettings(
         spec.kafka,
         spec.source.origins[0],
-        spec.name,
+        group_of(spec.name),
         spec.guarantee,
         start=spec.source.start,
         batch=min(spec.batch.records, MOST_RECORDS),
         skip_gone=not spec.source.fail_on_data_loss,
         also=spec.source.origins[1:],
+        pipeline=spec.name,
     )

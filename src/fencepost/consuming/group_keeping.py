@@ -63,7 +63,7 @@ class GroupKeeper:
 
     def take(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
         known = stored(self._consumer, partitions)
-        starts = resolve(self._topic, self._settings, partitions, known)
+        starts = resolve(self._topic, self._settings, partitions, known, self.set_command)
         fresh = {place: position for place, position in starts.items() if place not in known}
         if fresh:
             commit_now(self._consumer, fresh)  # resolved again after a crash, `latest` could skip
@@ -149,6 +149,14 @@ class GroupKeeper:
         known = self._unread.pop(partition, None)
         self._next[partition] = stored(self._consumer, [partition]).get(partition, 0) if known is None else known
         return self._next[partition]
+
+    def set_command(self, positions: Mapping[TopicPartition, int]) -> str:
+        servers = self._settings.kafka.get("bootstrap.servers", "")
+        tool = f"kafka-consumer-groups.sh --bootstrap-server {servers} --group {self._settings.group} --reset-offsets"
+        return " and ".join(
+            f"{tool} --topic {at.topic}:{at.partition} --to-offset {to} --execute"
+            for at, to in sorted(positions.items())
+        )
 
     def stands(self) -> Mapping[TopicPartition, int]:
         return stored(self._consumer, self._topic.require_same())

@@ -14,7 +14,7 @@ from typing import Protocol
 from confluent_kafka import KafkaError, Message
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.cluster.positions import TopicReader
+from fencepost.cluster.positions import Command, TopicReader, before_the_start, beyond_the_end
 from fencepost.consuming.handling import Patiently
 from fencepost.consuming.settings import COMMITTED, ConsumerSettings
 from fencepost.delivery import Observer
@@ -46,6 +46,9 @@ class Keeper(Protocol):
     def position(self, partition: TopicPartition) -> int:
         """Where it stands now: what to read again after trouble."""
 
+    def set_command(self, positions: Mapping[TopicPartition, int]) -> str:
+        """What a person types to put them there."""
+
     def stands(self) -> Mapping[TopicPartition, int]:
         """The stored positions of all partitions, whoever owns them."""
 
@@ -76,15 +79,15 @@ def resolve(
     settings: ConsumerSettings,
     partitions: list[TopicPartition],
     known: Mapping[TopicPartition, int],
+    command: Command,
 ) -> dict[TopicPartition, int]:
     """The stored positions, and for the other partitions where to start. Out of range is an error, never a jump."""
     first, ends = topic.bounds(partitions)
-    for place, position in known.items():
-        holds = f"{place}: the stored position is {position}, and the topic holds {first[place]} to {ends[place]}"
-        if position > ends[place]:
-            raise PositionLost(holds, "see what happened to the topic; to go on set the position")
-        if position < first[place] and not settings.skip_gone:
-            raise RecordsGone(holds, "to go on without what is gone set the position")
+    if lost := {place: position for place, position in known.items() if position > ends[place]}:
+        raise PositionLost(*beyond_the_end(lost, ends, command))
+    gone = {place: position for place, position in known.items() if position < first[place]}
+    if gone and not settings.skip_gone:
+        raise RecordsGone(*before_the_start(gone, first, command))
     if len(known) == len(partitions):
         return dict(known)
     if settings.start == COMMITTED:

@@ -22,14 +22,23 @@ from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.cluster.client import Cluster, librdkafka_log
 from fencepost.cluster.failures import failure, is_missing
-from fencepost.cluster.positions import TopicReader
+from fencepost.cluster.positions import TopicReader, before_the_start, beyond_the_end
 from fencepost.consuming.client import GroupConsumer
 from fencepost.consuming.events import by_partition, place_of, unread
 from fencepost.consuming.idling import Goal, is_listed
 from fencepost.consuming.keeping import Aside, Keeper, Messages
 from fencepost.consuming.settings import ConsumerSettings, Per
 from fencepost.delivery import Observer
-from fencepost.errors import Fenced, FencepostError, RecordsGone, Rewound, Unknown, Unreachable, Usage
+from fencepost.errors import (
+    Fenced,
+    FencepostError,
+    PositionLost,
+    RecordsGone,
+    Rewound,
+    Unknown,
+    Unreachable,
+    Usage,
+)
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 
@@ -181,14 +190,20 @@ class Member:
             )
             return  # told by `run`, not in the middle of a batch
         if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
-            raise RecordsGone(
-                f"{message.topic()}/{message.partition()}: the records at the group's position are gone",
-                "by retention or by deletion; to go on without them set the group's offsets",
-            )
+            raise self._out_of_range(TopicPartition(message.topic() or "", message.partition() or 0))
         if isinstance(found := failure(error, f"group {self._settings.group!r}", ""), Usage) and not is_missing(error):
             raise found
         if error.fatal() or not error.retriable():
             raise Unreachable(f"topic {message.topic() or self._settings.topic!r}: {error.str()}", "see the brokers")
+
+    def _out_of_range(self, place: TopicPartition) -> FencepostError:
+        first, end = self._topic.bounds([place])
+        stored = {place: self._next.get(place, 0)}
+        if stored[place] < first[place]:
+            return RecordsGone(*before_the_start(stored, first, self._keeper.set_command))
+        if stored[place] > end[place]:
+            return PositionLost(*beyond_the_end(stored, end, self._keeper.set_command))
+        return Unreachable(f"{place}: its leader does not have the records from {stored[place]} on", "see the brokers")
 
     # -- a batch
 
@@ -211,8 +226,10 @@ class Member:
         Trouble without an answer ends the member: what it sent may still arrive, until the group has another one.
         """
         try:
-            self.done.events += deliver().rows
-            self._fenced_since = None
+            landed = deliver().rows
+            self.done.events += landed
+            if landed:  # one that is only under way may be fenced yet
+                self._fenced_since = None
         except Fenced as trouble:
             if isinstance(trouble, Rewound) and trouble.takeover_lost:
                 raise  # the group says anew whose partitions these are
@@ -322,6 +339,7 @@ class Member:
         if not new:
             return
         starts = self._keeper.take(sorted(new))
+        self._fenced_since = None
         self._owned |= new
         self._next |= starts
         if self._settings.incremental:

@@ -23,7 +23,7 @@ OutputHandler = Callable[[list[Event]], Outputs]
 def into_topics(settings: ConsumerSettings, topics: tuple[str, ...], handler: OutputHandler, stop: Flag) -> Carriage:
     """What the handler returns, into these topics; the first is meant where an output names none."""
     require(settings.guarantee, loop_findings(settings.topics, topics))
-    target = KafkaSettings(settings.kafka, settings.group, topics)
+    target = KafkaSettings(settings.kafka, settings.ledger, topics, keeper=settings.group)
     made = _Made(handler, settings.retries, stop)
     return Carriage(settings.guarantee, lambda: KafkaStore(target, made), events_of, uuid4())
 

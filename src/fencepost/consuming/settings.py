@@ -43,6 +43,7 @@ class ConsumerSettings:
     revoke_seconds: float = 10.0  # for the batch in hand, when its partitions are asked back
     skip_gone: bool = False  # records that are gone before they were read are gone over, and told
     also: tuple[str, ...] = ()  # further topics
+    pipeline: str = ""  # of which pipeline it is a member: under that name the sink keeps its positions
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "commit", Commit(self.commit))  # words are as good as the enum's members
@@ -66,6 +67,11 @@ class ConsumerSettings:
     def topics(self) -> tuple[str, ...]:
         """All that are read."""
         return (self.topic, *self.also)
+
+    @property
+    def ledger(self) -> str:
+        """Under which name a sink keeps the positions."""
+        return self.pipeline or self.group
 
     @property
     def every(self) -> float:

@@ -17,9 +17,9 @@ from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.brake import Brake
-from fencepost.cluster.positions import TopicReader
-from fencepost.consuming.commits import AsyncCommits
+from fencepost.cluster.positions import TopicReader, set_command
 from fencepost.consuming.keeping import Aside, Messages, resolve
+from fencepost.consuming.mirroring import GroupMirror
 from fencepost.consuming.settings import COMMITTED, ConsumerSettings
 from fencepost.delivery import AtomicSink, Observer, deliver
 from fencepost.errors import Fenced, FencepostError, Poison, Repeated
@@ -39,6 +39,9 @@ class Store(AtomicSink[Any], Protocol):
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> None:
         """Positions for partitions that have none; another member may have begun, and be at work on some."""
+
+    def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+        """Raises TopicRecreated where a stored topic id is another one: its offsets say nothing of these topics."""
 
     def close(self) -> None: ...
 
@@ -117,7 +120,7 @@ class StoreKeeper:
         carriage: Carriage,
         topic: TopicReader,
         aside: Aside,
-        mirror: AsyncCommits | None = None,
+        mirror: GroupMirror | None = None,
     ) -> None:
         self._settings = settings
         self._carriage = carriage
@@ -139,15 +142,15 @@ class StoreKeeper:
         and for a topic that is new to it when that was added."""
         if self._settings.start == COMMITTED:
             return
-        stored = store.positions(self._settings.group)
+        stored = store.positions(self._settings.ledger)
         known = {at.topic for at in stored}
         if not known.issuperset(self._settings.topics):
-            starts = self._topic.positions(stored, self._settings.start).items()
+            starts = self._topic.positions(stored, self._settings.start, self._settings.skip_gone).items()
             first = {at: position for at, position in starts if at.topic not in known}
-            store.begin(self._settings.group, self._carriage.run, first, self._topic.topic_ids)
+            store.begin(self._settings.ledger, self._carriage.run, first, self._topic.topic_ids)
 
     def _take_over(self, store: Store, first: Mapping[TopicPartition, int]) -> Tenure:
-        return store.take_over(self._settings.group, self._carriage.run, first, self._topic.topic_ids)
+        return store.take_over(self._settings.ledger, self._carriage.run, first, self._topic.topic_ids)
 
     # -- partitions
 
@@ -159,11 +162,12 @@ class StoreKeeper:
                 tenure = lane.submit(partial(self._over_gaps, tenure)).result()  # noqa: PLW2901
             self._tenures |= dict.fromkeys(tenure.positions, tenure)
             self._carriage.took(tenure)
+        self._show(lambda mirror: mirror.take(partitions))
         return {place: self._tenures[place].positions[place] for place in partitions}
 
     def _take(self, store: Store, wanted: list[TopicPartition]) -> Tenure:
-        known = {at: found for at, found in store.positions(self._settings.group).items() if at in wanted}
-        return self._take_over(store, resolve(self._topic, self._settings, wanted, known))
+        known = {at: found for at, found in store.positions(self._settings.ledger).items() if at in wanted}
+        return self._take_over(store, resolve(self._topic, self._settings, wanted, known, self.set_command))
 
     def _over_gaps(self, tenure: Tenure, store: Store) -> Tenure:
         return skip_gone(self._topic, tenure, store, self._carriage.skipped)
@@ -226,7 +230,7 @@ class StoreKeeper:
         self._show(lambda mirror: mirror.advance(batch))
         self._carriage.landed(batch, landed)
 
-    def _show(self, act: Callable[[AsyncCommits], object]) -> None:
+    def _show(self, act: Callable[[GroupMirror], object]) -> None:
         """Whatever becomes of the mirror: what landed has landed."""
         if self._mirror is not None:
             with suppress(FencepostError):
@@ -241,10 +245,14 @@ class StoreKeeper:
             with suppress(FencepostError):  # whatever became of it, the store knows
                 self._land(partition)
             self._under_way.pop(partition, None)
-        return self._lane(partition).submit(lambda store: store.positions(self._settings.group)[partition]).result()
+        return self._lane(partition).submit(lambda store: store.positions(self._settings.ledger)[partition]).result()
+
+    def set_command(self, positions: Mapping[TopicPartition, int]) -> str:
+        file = "" if self._settings.pipeline else f"with a pipeline file of name {self._settings.group} and this sink, "
+        return file + set_command(positions)
 
     def stands(self) -> Mapping[TopicPartition, int]:
-        return self._lanes[0].submit(lambda store: store.positions(self._settings.group)).result()
+        return self._lanes[0].submit(lambda store: store.positions(self._settings.ledger)).result()
 
     def answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
         if self._mirror is not None:

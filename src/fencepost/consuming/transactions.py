@@ -29,7 +29,7 @@ TransactionHandler = Callable[[Events, "psycopg.Cursor[Any]"], object]
 def in_transaction(settings: ConsumerSettings, dsn: str, handler: TransactionHandler, stop: Flag) -> Carriage:
     """Each batch of events into the handler, with the open transaction."""
     work = _Work(handler, settings.retries, stop)
-    target = PostgresSettings(dsn, settings.group, "", (), members=True)
+    target = PostgresSettings(dsn, settings.ledger, "", (), members=True)
     return Carriage(Guarantee.EXACTLY_ONCE, lambda: PostgresStore(target, work), events_of, uuid4())
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from fencepost.brake import Brake
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.mirror import Mirror
+from fencepost.cluster.names import group_of
 from fencepost.cluster.positions import TopicReader
 from fencepost.delivery import Observer
 from fencepost.errors import Unreachable, Usage
@@ -55,6 +56,7 @@ class SparkEngine:
     brake: Brake | None = None
 
     def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        self.ledger.require_same(self.spec.name, self.topic_ids())
         return self.topic.positions(stored, self.spec.source.start, skip_gone=self._skips)
 
     @property
@@ -157,7 +159,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
     with (
         closing(PostgresStore(plain)) as ledger,
         open_session(spec.name, spec.spark) as spark,
-        closing(Mirror(spec.kafka, spec.name)) as mirror,
+        closing(Mirror(spec.kafka, group_of(spec.name))) as mirror,
     ):
         connection = ledger.connection()
         source = KafkaSource(spec.source, spec.kafka, spec.batch.records)

@@ -14,6 +14,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from fencepost.cluster.client import Cluster
+from fencepost.cluster.positions import set_command
 from fencepost.cluster.topics import end_offsets, topic_id_and_partitions
 from fencepost.errors import PositionLost, Rewound, TopicRecreated, Unknown, Unreachable
 from fencepost.model import Tenure, TopicPartition
@@ -78,12 +79,14 @@ def tenure(pipeline: str, run: UUID, stands: Held) -> Tenure:
 
 
 def require_ours(group: str, held: Held) -> None:
-    for partition, stand in held.items():
-        if not stand.is_ours:
-            raise PositionLost(
-                f"group {group} has an offset on {partition} that no pipeline stored: it is no position of ours",
-                "give the pipeline another name, or say where to go on with `fencepost positions set`",
-            )
+    """Raises PositionLost for offsets that somebody else committed to the group."""
+    if others := {partition: stand.position for partition, stand in held.items() if not stand.is_ours}:
+        where = ", ".join(map(str, sorted(others)))
+        raise PositionLost(
+            f"group {group} has offsets on {where} that no pipeline stored: they are no positions of ours",
+            "give the pipeline another name; or, if nobody else uses the group, go on where they are: "
+            f"{set_command(others)}",
+        )
 
 
 def require_same_topics(pipeline: str, held: Held, topic_ids: Mapping[str, str]) -> None:
@@ -106,5 +109,6 @@ def require_empty_targets(kafka: Mapping[str, str], pipeline: str, topics: Itera
             raise PositionLost(
                 f"no position is stored for pipeline {pipeline!r}, but topic {topic!r} is not empty: "
                 "starting anew could double what is there",
-                "say where to go on with `fencepost positions set`, or write to an empty topic",
+                "say where to go on: `fencepost positions set --to earliest` (everything again), `--to latest` (only "
+                "what comes from now on), or `--to 0:120,1:7` (each partition by its offset); or take an empty topic",
             )

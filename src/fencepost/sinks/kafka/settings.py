@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencepost.cluster.names import group_of
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.model import TopicPartition
@@ -29,6 +30,7 @@ class KafkaSettings:
     pipeline: str
     topics: tuple[str, ...]  # the targets; the first is where an output goes that names none
     prefix: str = ""  # of the group and of the transactional ids, where the cluster's ACLs go by prefix
+    keeper: str = ""  # the group that keeps the positions, where it is not the pipeline's own
 
     def __post_init__(self) -> None:
         if not self.topics:
@@ -37,7 +39,7 @@ class KafkaSettings:
 
     def group(self, pipeline: str) -> str:
         """The consumer group that keeps the pipeline's positions."""
-        return self.prefix + pipeline
+        return self.keeper or self.prefix + group_of(pipeline)
 
     def transactional_id(self, pipeline: str, source: TopicPartition) -> str:
         """The name under which one writer at a time writes what comes of this partition: the fence.

@@ -81,6 +81,10 @@ class KafkaStore:
             client.send_offsets([stand.offset(partition)], self._group(batch.tenure.pipeline).metadata)
         seat.learn(stand)
 
+    def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+        group = self._group(pipeline)
+        claims.require_same_topics(pipeline, group.seen(group.partitions(topic_ids)), topic_ids)
+
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> Tenure:
@@ -126,17 +130,26 @@ class KafkaStore:
         return replace(claims.tenure(tenure.pipeline, run, stands), epoch=tenure.epoch)
 
     def set_positions(
-        self, pipeline: str, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+        self,
+        pipeline: str,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str],
+        kept: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Put the positions of these topics elsewhere by hand; a run that is under way ends as fenced."""
-        group, nobody = self._group(pipeline), uuid4()
-        every, topics = group.seen(group.partitions()), {at.topic for at in positions}
-        concerned = {at for at in every if at.topic in topics} | positions.keys()
+        """Put the positions of these topics elsewhere by hand; a run that is under way ends as fenced.
+
+        `kept`: partitions that stay where they are, each with where to begin if nothing is stored of it.
+        """
+        group, nobody, stay = self._group(pipeline), uuid4(), kept or {}
+        every, topics = group.seen(group.partitions()), {at.topic for at in (*positions, *stay)}
+        concerned = {at for at in every if at.topic in topics} | positions.keys() | stay.keys()
 
         def moved(held: Held) -> Held:
             epoch = claims.next_epoch({**every, **held})
             others = {at: Stand(0, nobody, epoch, None, forgotten=True) for at in concerned}
-            return others | {at: Stand(to, nobody, epoch, topic_ids.get(at.topic)) for at, to in positions.items()}
+            ours = {at: held[at].position if at in held and held[at].is_ours else first for at, first in stay.items()}
+            wanted = {**ours, **positions}
+            return others | {at: Stand(to, nobody, epoch, topic_ids.get(at.topic)) for at, to in wanted.items()}
 
         self._claim(pipeline, concerned, moved)
         self.release(concerned)

@@ -230,7 +230,7 @@ def _entered(
         connection.execute(_IMPATIENT, (f"{TRY_SECONDS}s",))
     epoch = _epoch_of(connection, schema, wanted)
     stored = connection.execute(statement(_STORED, schema), (wanted.pipeline,)).fetchall()
-    _same_topics(wanted.pipeline, dict(stored), topic_ids)
+    same_topics(wanted.pipeline, dict(stored), topic_ids)
     if not stored and table is not None:
         _refuse_rows(connection, wanted.pipeline, table)
     return epoch
@@ -280,7 +280,7 @@ def _epoch_of(connection: Connection, schema: str, wanted: Tenure) -> int:
     return int(counted[0] if counted else epoch)
 
 
-def _same_topics(pipeline: str, stored: Mapping[str, str | None], now: Mapping[str, str]) -> None:
+def same_topics(pipeline: str, stored: Mapping[str, str | None], now: Mapping[str, str]) -> None:
     for topic, topic_id in stored.items():
         if topic_id and now.get(topic) and now[topic] != topic_id:
             raise TopicRecreated(
@@ -395,15 +395,39 @@ WHERE span.pipeline = %(pipeline)s AND span.topic = held.topic AND held.topic_id
 """
 
 
-def set_positions(connection: Connection, schema: str, tenure: Tenure, topic_ids: Mapping[str, str]) -> None:
+_FORGET = """
+DELETE FROM {schema}.positions AS held
+WHERE pipeline = %(pipeline)s AND topic = ANY (%(topics)s) AND NOT EXISTS (
+    SELECT FROM ROWS FROM (
+        pg_catalog.unnest(%(kept_topics)s::pg_catalog.text[]), pg_catalog.unnest(%(kept_partitions)s::integer[])
+    ) AS kept (topic, partition)
+    WHERE kept.topic = held.topic AND kept.partition = held.partition
+)
+"""
+
+
+def set_positions(
+    connection: Connection,
+    schema: str,
+    tenure: Tenure,
+    topic_ids: Mapping[str, str],
+    kept: Mapping[TopicPartition, int],
+) -> None:
     """Inside the caller's transaction: these positions and no others of their topics, owned by nobody.
 
-    Whoever owned them is fenced, and the next run takes over from here.
+    Of `kept` each keeps what is stored in this very moment; where nothing is, it begins at the offset that is given.
+    Whoever owned any of them is fenced, and the next run takes over from here.
     """
     with translated("set the positions"):
         epoch = _epoch_of(connection, schema, tenure)
         ids = {"topics": list(topic_ids), "topic_ids": list(topic_ids.values()), "pipeline": tenure.pipeline}
         connection.execute(statement(_SET_ASIDE, schema), ids)
-        delete = statement("DELETE FROM {schema}.positions WHERE pipeline = %s AND topic = ANY(%s)", schema)
-        connection.execute(delete, (tenure.pipeline, list({at.topic for at in tenure.positions})))
-        _store(connection, schema, Tenure(tenure.pipeline, tenure.run, epoch, tenure.positions), topic_ids, _OWN)
+        forget = {
+            "pipeline": tenure.pipeline,
+            "topics": list({at.topic for at in (*tenure.positions, *kept)}),
+            "kept_topics": [at.topic for at in kept],
+            "kept_partitions": [at.partition for at in kept],
+        }
+        connection.execute(statement(_FORGET, schema), forget)
+        every = {**tenure.positions, **kept}
+        _store(connection, schema, Tenure(tenure.pipeline, tenure.run, epoch, every), topic_ids, _OWN)

@@ -22,6 +22,7 @@ from fencepost.sinks.postgres.folding import RETENTION, Folder
 from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.moving import Staged
 from fencepost.sinks.postgres.poison import MOST, begin_anew, find_poison
+from fencepost.sinks.postgres.reading import stored_positions
 from fencepost.sinks.postgres.repeated import find_repeated, is_unique
 from fencepost.sinks.postgres.session import Connection, connect, mark_as_writer, transaction
 from fencepost.sinks.postgres.stage import drop_stages
@@ -117,6 +118,10 @@ class PostgresStore:
         with transaction(self.writer()) as connection:
             ledger.retreat(connection, self._settings.schema, batch)
 
+    def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+        rows = stored_positions(self.connection(), self._settings.schema, pipeline)
+        ledger.same_topics(pipeline, {row.topic: row.topic_id for row in rows}, topic_ids)
+
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> Tenure:
@@ -178,14 +183,23 @@ class PostgresStore:
             yield
 
     def set_positions(
-        self, pipeline: str, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+        self,
+        pipeline: str,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str],
+        kept: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Put the positions of these topics elsewhere by hand; a run that is under way ends as fenced."""
+        """Put the positions of these topics elsewhere by hand; a run that is under way ends as fenced.
+
+        `kept`: partitions that stay where they are, each with where to begin if nothing is stored of it.
+        """
         self.install()
         writers.end_writers(self.connection(), self._settings.schema, pipeline)
-        wanted = Tenure(pipeline, uuid4(), 0, positions)
-        with self._freed(wanted), transaction(self.connection()) as connection:
-            ledger.set_positions(connection, self._settings.schema, wanted, topic_ids)
+        stay = kept or {}
+        concerned = Tenure(pipeline, uuid4(), 0, {**stay, **positions})
+        with self._freed(concerned), transaction(self.connection()) as connection:
+            moved = Tenure(pipeline, concerned.run, 0, positions)
+            ledger.set_positions(connection, self._settings.schema, moved, topic_ids, stay)
 
     # -- the connection
 
