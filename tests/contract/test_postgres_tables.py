@@ -12,7 +12,7 @@ from psycopg import sql
 
 from contract.batches import batch, owner
 from contract.postgres_target import Target, broken_utf8, column
-from fencepost.errors import Poison, Usage
+from fencepost.errors import Poison, Refused, Usage
 from fencepost.local import Stack
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import Column, json_field
@@ -50,6 +50,47 @@ def test_batches_without_rows_are_passed_over(shelf: Shelf, target: Target) -> N
     assert shelf.write() == 0
     assert shelf.write(events([]), events(["a", None]), events([]), events(["b"], 2).slice(1)) == 2
     assert target.texts() == ["a", None]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("bigint", "double precision"),
+        ("bigint", "integer"),
+        ("bigint", "text"),
+        ("timestamp", "bigint"),
+        ("text", "bytea"),
+    ],
+)
+def test_a_column_that_changes_its_type_takes_no_value_for_another(
+    stack: Stack, target: Target, before: str, after: str
+) -> None:
+    """In binary form four or eight bytes are a number, a moment or a text as the table's type wants it."""
+    target.make(f"v {before}, _offset bigint")
+    schema = f"{target.name}_own"
+    shelf = Shelf(stack.dsn, target.name, read_columns(target.connection, target.name), schema)
+    values = {"bigint": pa.int64(), "timestamp": pa.timestamp("us"), "text": pa.string()}
+    number = pa.array([7], pa.int64())
+    rows = pa.RecordBatch.from_arrays([number.cast(values[before]), number], names=["v", "_offset"])
+    try:
+        assert shelf.write(rows) == 1
+        target.connection.execute(f"ALTER TABLE {target.name} ALTER v TYPE {after} USING NULL")
+        with pytest.raises(Refused, match=f"'v' .* is {after} now") as refused:
+            shelf.write(rows)
+        assert not isinstance(refused.value, Poison)
+        assert target.texts() == [None]
+    finally:
+        shelf.store.close()
+        target.connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+
+
+def test_columns_are_taken_by_their_names(shelf: Shelf, target: Target) -> None:
+    rows = events(["a", "b"])
+    assert shelf.write(rows.select(["_offset", "v"])) == 2
+    assert target.texts() == ["a", "b"]
+    for odd in (rows.select(["v"]), rows.append_column("w", rows.column(0)), rows.rename_columns(["v", "v"])):
+        with pytest.raises(Refused, match="the columns v"):
+            shelf.write(odd)
 
 
 def test_poison_is_named_by_its_offsets_and_nothing_of_its_span_lands(shelf: Shelf, target: Target) -> None:

@@ -11,7 +11,8 @@ from fencepost.audit.compare import Verdict
 from fencepost.audit.receipts import receipt
 from fencepost.audit.request import of_pipeline
 from fencepost.errors import Usage
-from fencepost.sinks.postgres.reading import last_rows, reader
+from fencepost.sinks.postgres.last_rows import last_rows
+from fencepost.sinks.postgres.reading import reader
 from fencepost.status import pipeline_status
 from model.case import Behaviour, Existing
 from model.driving import Play

@@ -116,3 +116,11 @@ def test_a_tombstone_a_missing_field_and_one_too_many() -> None:
 @given(st.dictionaries(st.sampled_from(["a", "b"]), st.integers(-(2**63), 2**63 - 1) | st.none()))
 def test_what_goes_in_comes_out(document: dict[str, int | None]) -> None:
     assert parsed("a long, b long", json.dumps(document).encode()) == [document.get("a"), document.get("b")]
+
+
+@pytest.mark.parametrize(
+    "kind", ["decimal(50,2)", "decimal(39)", "decimal(0)", "decimal(2,3)", "decimal(" + "9" * 5000 + ",2)"]
+)
+def test_a_decimal_that_cannot_be_had_is_refused(kind: str) -> None:
+    with pytest.raises(Usage, match="1 to 38 digits"):
+        parse_fields(f"amount {kind}")

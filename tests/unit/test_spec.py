@@ -222,3 +222,14 @@ def test_the_template_is_a_pipeline_as_it_is(tmp_path: Path) -> None:
 def test_the_json_schema_knows_every_key() -> None:
     schema = json.dumps(PipelineSpec.model_json_schema())
     assert all(f'"{key}"' in schema for key in ("guarantee", "start", "schema", "provenance", "on_error", "every"))
+
+
+@pytest.mark.parametrize("options", ["table: {long}", "table: s.{long}", "table: {long}.t", "ledger_schema: {long}"])
+def test_names_that_postgresql_would_cut_are_refused(options: str) -> None:
+    for length, cut in ((31, False), (32, True)):
+        given = options.format(long="\u00e9" * length)
+        text = GOOD.replace("table: orders", given if "table" in given.split(":")[0] else f"table: orders, {given}")
+        if cut:
+            assert "63 at most" in problems(text)[0]
+        else:
+            assert parse(text)

@@ -40,7 +40,8 @@ def peek(
 ) -> None:
     """Show the last rows of the sink. As JSON: one object per row."""
     from fencepost.sinks.postgres.forgiving import forgive
-    from fencepost.sinks.postgres.reading import last_rows, reader
+    from fencepost.sinks.postgres.last_rows import last_rows
+    from fencepost.sinks.postgres.reading import reader
 
     options = pipeline_spec(spec).postgres
     with reader(options.dsn or "") as connection:

@@ -23,12 +23,12 @@ _FIELD = re.compile(
     r"(?P<type>[a-z]+(?:\s*\(\s*\d+\s*(?:,\s*\d+\s*)?\))?)\s*(?:,|$)",
     re.IGNORECASE,
 )
+MOST_DIGITS = 38  # of a decimal, here and in Spark
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)(?:\((\d+)(?:,(\d+))?\))?")
 _WORDS = ("NaN", "Infinity", "+Infinity", "-Infinity", "+INF", "-INF")  # as texts; in another case they are bad
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?")
 _EXACT = Context(prec=400)  # more than any number that fits has digits
 _SHOWN = 200  # characters of a value in a reason
-_MOST_DIGITS = 38  # of Spark's decimals
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,11 @@ def _kind(name: str) -> tuple[pa.DataType, Callable[[Any], Any]]:
     if name in plain:
         return plain[name]
     if match := _DECIMAL.fullmatch(name):
-        precision, scale = int(match[1] or 10), int(match[2] or 0)
-        if not scale <= precision <= _MOST_DIGITS or not precision:
+        precision, scale = (int((number or default)[:9]) for number, default in ((match[1], "10"), (match[2], "0")))
+        if not 0 < precision <= MOST_DIGITS or scale > precision:
             raise Usage(
-                f"source.schema: there is no {name}", f"decimal(p,s) has 1 to {_MOST_DIGITS} digits, and s of p"
+                f"source.schema: {name} cannot be had",
+                f"a decimal has 1 to {MOST_DIGITS} digits, and its scale no more",
             )
         return pa.decimal128(precision, scale), _decimal(precision, scale)
     raise Usage(f"source.schema: engine python has no type {name!r}", f"one of {', '.join(plain)} or decimal(p,s)")

@@ -20,14 +20,13 @@ from fencepost.model import Batch, Landed, Span, Step, Tenure, TopicPartition
 from fencepost.rows import OutputCount
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.moving import Staged, move
-from fencepost.sinks.postgres.session import transaction, translated
+from fencepost.sinks.postgres.session import transaction
 from fencepost.sinks.postgres.stage import Attempt, Stage, drop_stages, name_for
 from fencepost.spark.aside import Letters
 from fencepost.spark.password import Login
 from fencepost.spark.writer import InTask, store_for, whole
 
 RESULT_SCHEMA = "outcome string"  # as JSON
-HURRY = "1s"  # for the lock that dropping takes: a backup may hold it for hours
 
 _numbers = count(1)  # of this process's stages
 
@@ -121,8 +120,6 @@ class Staging:
     def _drop(self, store: PostgresStore) -> None:
         """Apart from the batch's own transaction, which must not wait for whoever looks at the stage."""
         with transaction(store.writer()) as connection:
-            with translated("hurry"):
-                connection.execute("SELECT pg_catalog.set_config('lock_timeout', %s, true)", (HURRY,))
             drop_stages(connection, self.settings.schema, self.tenure.pipeline, self.tenure.run, others=False)
 
     def _fill(self, rows: DataFrame, stage: Stage, batch: Batch[None]) -> tuple[list[Attempt], list[FencepostError]]:

@@ -147,6 +147,9 @@ class TransformSpec(_Part):
         return self
 
 
+LONGEST_NAME = 63  # bytes, in PostgreSQL
+
+
 class PostgresOptions(_Part):
     """A table in PostgreSQL."""
 
@@ -161,6 +164,17 @@ class PostgresOptions(_Part):
     ledger_retention: Seconds = Field(
         timedelta(days=7), ge=timedelta(hours=1), description="how long each commit has a row of its own there"
     )
+
+    @model_validator(mode="after")
+    def _short(self) -> PostgresOptions:
+        """PostgreSQL cuts a name off behind 63 bytes, and then means another table."""
+        for name in (*self.table.split("."), self.ledger_schema):
+            if len(name.encode(errors="replace")) > LONGEST_NAME:
+                raise PydanticCustomError(
+                    "name",
+                    f"{name!r} has {len(name.encode(errors='replace'))} bytes; PostgreSQL's names have 63 at most",
+                )
+        return self
 
     @model_validator(mode="after")
     def _keyed(self) -> PostgresOptions:

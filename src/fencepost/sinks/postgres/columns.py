@@ -50,8 +50,13 @@ _PLAIN = {
 }
 
 
+LONGEST = 63  # bytes of a name: PostgreSQL cuts the rest off
+
+
 def type_for(field: pa.Field) -> str:
     """The PostgreSQL type that a new table gets for the column."""
+    if len(field.name.encode(errors="replace")) > LONGEST:
+        raise Usage(f"the name of column {field.name!r} is longer than PostgreSQL's {LONGEST} bytes", "shorten it")
     if holds_json(field):
         return "jsonb"
     if pa.types.is_timestamp(field.type) and field.type.unit == "us" and field.type.tz:

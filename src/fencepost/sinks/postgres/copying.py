@@ -17,6 +17,7 @@ from psycopg import generators, pq, sql
 from fencepost.errors import Refused
 from fencepost.sinks.postgres.columns import Column, arrow_type, longest_text
 from fencepost.sinks.postgres.session import Connection, copy_statement, translated
+from fencepost.sinks.postgres.table import read_columns
 
 # The microseconds and days since 1970 between which PostgreSQL keeps timestamps and dates: from 4714 BC on.
 # Its last timestamp lies beyond Arrow's.
@@ -79,6 +80,7 @@ class Copier:
         with self._taking(rows):
             self._put(last)
             self._connection.wait(generators.copy_end(self._connection.pgconn, None))
+        self.require_types()
 
     # Through the driver's own waits: libpq's would keep all other threads from running for as long.
 
@@ -102,12 +104,28 @@ class Copier:
             self.refused = rows
             raise
 
+    def _by_name(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """The table's columns, in whatever order they came: each once, and no others."""
+        given, wanted = rows.schema.names, [column.name for column in self._columns]
+        if sorted(given) != sorted(wanted):
+            raise Refused(f"the columns {', '.join(given)} came for {', '.join(wanted)} of {self._table!r}")
+        return [rows.column(name) for name in wanted]
+
+    def require_types(self) -> None:
+        """Refused where a column of the table is of another type than when it was compared: binary rows would be
+        taken for something else. After a COPY, whose lock keeps the types as they are until the transaction ends."""
+        there = {column.name: column.type for column in read_columns(self._connection, self._table)}
+        for column in self._columns:
+            if (now := there.get(column.name)) not in (None, column.type):
+                raise Refused(
+                    f"column {column.name!r} of {self._table!r} is {now} now, and was {column.type} when the run began",
+                    "run again: the table is compared anew",
+                )
+
     def _cast(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        if rows.num_columns != len(self._columns):
-            raise Refused(f"{rows.num_columns} columns came for the {len(self._columns)} of {self._table!r}")
         arrays = [
             _in_range(column, array.cast(arrow_type(column, array.type)))
-            for column, array in zip(self._columns, rows.columns, strict=True)
+            for column, array in zip(self._columns, self._by_name(rows), strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self._columns])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pyarrow as pa
 
 from fencepost.sinks.postgres.columns import Column, json_field
@@ -30,8 +32,16 @@ COLUMNS = (
 )
 
 
+LONGEST = 63  # bytes of a name: PostgreSQL cuts the rest off, and would take `x..._dead` for `x...`
+
+
 def table_for(table: str) -> str:
-    return f"{table}_dead"
+    """`orders_dead`; for a name that would be too long its beginning, and a hash of all of it."""
+    schema, dot, name = table.rpartition(".")
+    if len(f"{name}_dead".encode()) > LONGEST:
+        beginning = name.encode()[:45].decode(errors="ignore")
+        name = f"{beginning}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{schema}{dot}{name}_dead"
 
 
 def are_dead(rows: pa.RecordBatch) -> bool:

@@ -17,6 +17,7 @@ from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.columns import TOMBSTONE, Column
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import STAGE, MergeStatement
+from fencepost.sinks.postgres.own_session import begin
 from fencepost.sinks.postgres.poison import MOST, find_poison, find_staged_poison, poison_of
 from fencepost.sinks.postgres.session import Connection, table_name, transaction, translated
 from fencepost.sinks.postgres.sieve import BY_INDEX, Sieve
@@ -173,7 +174,7 @@ class Merging:
         with translated("begin the transaction anew"):
             connection.execute("ROLLBACK")
             self._copy(connection, [fresh], batch.only_span()[0], more=self._staged)
-            connection.execute("BEGIN")
+            begin(connection)
         return False
 
     def merge(self, connection: Connection, tries: int = TRIES) -> None:
@@ -184,7 +185,7 @@ class Merging:
                 return
             except CONFLICTS:
                 connection.execute("ROLLBACK")
-                connection.execute("BEGIN")
+                begin(connection)
         self._once(connection, alone=True)
 
     def _once(self, connection: Connection, alone: bool, only: Span | None = None) -> None:

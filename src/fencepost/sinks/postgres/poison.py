@@ -15,6 +15,7 @@ from fencepost.errors import Poison, Refused
 from fencepost.halving import bad_ones
 from fencepost.model import Span, TopicPartition
 from fencepost.sinks.postgres.copying import BEFORE_COPY, Copier
+from fencepost.sinks.postgres.own_session import begin
 from fencepost.sinks.postgres.session import Connection, translated
 
 MOST = 100  # that are named at once, where the run stops for one
@@ -30,7 +31,8 @@ def find_poison(
     """The copier's refusal with the offsets of the rows that caused it, where the rows know where they came from.
 
     The refusal itself where none of them is to blame. `partition`: None where rows came from several, and say
-    themselves which. Leaves the transaction with what was tried in it: the caller rolls it back.
+    themselves which. Raises Refused where the table's types are not what they were: that is no row's fault. Leaves the
+    transaction with what was tried in it: the caller rolls it back.
     """
     if not (refusal.about_values and copier.refused):
         return refusal
@@ -41,7 +43,7 @@ def find_poison(
     def attempt(part: Span) -> None:
         copier.copy(rows.slice(part.start, part.end - part.start))
 
-    found = _search(connection, Span(0, rows.num_rows), attempt, most)
+    found = _search(connection, Span(0, rows.num_rows), attempt, most, copier.require_types)
     return poison_of(rows, found, partition) if found else refusal
 
 
@@ -73,12 +75,19 @@ def find_staged_poison(
     return Poison(str(partition), found) if found else refusal
 
 
-def _search(connection: Connection, whole: Span, attempt: Callable[[Span], None], most: int) -> list[tuple[int, str]]:
+def _search(
+    connection: Connection,
+    whole: Span,
+    attempt: Callable[[Span], None],
+    most: int,
+    first: Callable[[], None] = lambda: None,
+) -> list[tuple[int, str]]:
     def why(start: int, end: int) -> str | None:
         return _refused(connection, lambda: attempt(Span(start, end)))
 
     with translated("look for the records that were refused"):
         begin_anew(connection)
+        first()
         return bad_ones(whole.start, whole.end, why, most)
 
 
@@ -88,7 +97,7 @@ def begin_anew(connection: Connection) -> None:
         connection.execute(sql.SQL("ROLLBACK TO {}").format(sql.Identifier(BEFORE_COPY)))
     except psycopg.errors.InvalidSavepointSpecification:
         connection.execute("ROLLBACK")
-        connection.execute("BEGIN")
+        begin(connection)
 
 
 def _refused(connection: Connection, attempt: Callable[[], None]) -> str | None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -211,21 +210,3 @@ def activity(connection: Connection, schema: str, pipeline: str) -> Activity:
     )
     with translated("read the spans"), connection.cursor(row_factory=class_row(Activity)) as cursor:
         return cursor.execute(query, (pipeline,)).fetchone() or Activity(0, 0, 0, None)
-
-
-def last_rows(connection: Connection, table: str, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Names of the columns and the rows that were written last: from the table's end, without a scan of it all."""
-    query = sql.SQL(
-        "SELECT * FROM {table} WHERE ctid >= pg_catalog.format('(%s,0)', greatest("
-        "pg_catalog.pg_relation_size({name}) / pg_catalog.current_setting('block_size')::bigint - {pages}, 0)"
-        ")::pg_catalog.tid ORDER BY ctid DESC LIMIT {most}"
-    ).format(
-        table=table_name(table),
-        name=sql.Literal(table_name(table).as_string(connection)),
-        pages=sql.Literal(most),
-        most=sql.Literal(most),
-    )
-    with translated(f"read table {table!r}"):
-        cursor = connection.execute(query)
-        names = [column.name for column in cursor.description or []]
-        return names, list(reversed(cursor.fetchall()))

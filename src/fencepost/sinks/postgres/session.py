@@ -12,6 +12,7 @@ from psycopg import conninfo, pq, sql
 from psycopg.rows import TupleRow
 
 from fencepost.errors import FencepostError, Refused, Unknown, Unreachable, Usage
+from fencepost.sinks.postgres import own_session
 
 Connection = psycopg.Connection[TupleRow]
 
@@ -34,12 +35,22 @@ ABOUT_VALUES = ("22", "23", "44", "54")  # of these only some rows may be to bla
 # What PostgreSQL says of a binary COPY whose columns have other types there by now: of no row in particular.
 OTHER_TYPES = ("08P01", "22P03", "22P04")
 
+REMEDY = "see whether it runs and can be reached"
+REMEDIES = {
+    "25006": "this is a standby, or default_transaction_read_only is on for the role or the database: "
+    "connect to the primary (target_session_attrs=read-write), or set it to off",
+}
+
 WRITER_SETTINGS = {
     "lock_timeout": "30s",  # a stopped attempt of our own must not block us for ever
     "idle_in_transaction_session_timeout": "10min",
+    "statement_timeout": "0",  # a role's own would end a long COPY, again and again
+    "idle_session_timeout": "0",
+    "default_transaction_isolation": "read committed",
     "datestyle": "ISO",
     "timezone": "UTC",
 }
+SINCE_17 = {"transaction_timeout": "0"}  # PostgreSQL's version: before that it knows of no such setting
 
 KEEPALIVE = {
     "connect_timeout": 10,
@@ -85,12 +96,21 @@ def look_first_in_catalog(connection: Connection) -> None:
 
 
 def connect(dsn: str) -> Connection:
-    """A connection in autocommit; transactions are begun and ended by name."""
+    """A connection in autocommit; transactions are begun and ended by name.
+
+    Raises Usage where a pooler gives each transaction another session.
+    """
     require_dsn(dsn)
     with translated("connect to PostgreSQL"):
         connection = psycopg.connect(dsn, autocommit=True, application_name="fencepost", **KEEPALIVE)  # type: ignore[arg-type]
-        connection.execute(_SET, (list(WRITER_SETTINGS), list(WRITER_SETTINGS.values())))
-        look_first_in_catalog(connection)
+        try:
+            own_session.require_own(connection, dsn)  # before anything is set that others might find
+            settings = WRITER_SETTINGS | (SINCE_17 if connection.info.server_version >= 170_000 else {})
+            connection.execute(_SET, (list(settings), list(settings.values())))
+            look_first_in_catalog(connection)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 
@@ -137,14 +157,14 @@ def _translate(error: psycopg.Error, doing: str, answer_matters: bool) -> Fencep
         detail = f" ({error.diag.message_detail})" if error.diag.message_detail else ""
         about_values = state[:2] in ABOUT_VALUES and state not in OTHER_TYPES
         return Refused(f"PostgreSQL refused to {doing}: {message}{detail}", about_values=about_values)
-    return Unreachable(f"PostgreSQL could not {doing}: {message}", "see whether it runs and can be reached")
+    return Unreachable(f"PostgreSQL could not {doing}: {message}", REMEDIES.get(state, REMEDY))
 
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[Connection]:
     """Begin; then commit on a clean exit, roll back on an exception."""
     with translated("begin a transaction"):
-        connection.execute("BEGIN")
+        own_session.begin(connection)
     try:
         yield connection
     except BaseException:

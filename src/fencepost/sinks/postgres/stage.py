@@ -14,7 +14,7 @@ from uuid import UUID
 
 import psycopg
 import pyarrow as pa
-from psycopg import sql
+from psycopg import pq, sql
 
 from fencepost.errors import Refused, Unreachable, Usage
 from fencepost.model import Merge, TopicPartition
@@ -161,19 +161,42 @@ SELECT relname FROM pg_catalog.pg_class
 WHERE relnamespace = pg_catalog.to_regnamespace(%s)::pg_catalog.oid AND relkind = 'r' AND relpersistence = 'u'
   AND pg_catalog.starts_with(relname::pg_catalog.text, %s) AND pg_catalog.starts_with(relname::pg_catalog.text, %s) = %s
   AND pg_catalog.pg_has_role(relowner, 'USAGE')
+ORDER BY oid DESC
 """
+
+
+DROP_WAIT = "100ms"  # for each: a backup may hold it for hours
+MOST_HELD = 5  # then the rest is left too
 
 
 def drop_stages(connection: Connection, schema: str, pipeline: str, run: UUID, others: bool) -> None:
     """Those of this run, or those of all other runs of the pipeline; a role drops only its own.
 
-    Inside the caller's transaction. Raises Unreachable where somebody holds one of them.
+    Inside the caller's transaction, as the last thing in it. What somebody holds, or depends on, is left for the next
+    one who comes by: nothing depends on it, and a name is never used again.
     """
-    with translated("drop the stages of earlier batches"):
+    with translated("look for the stages of earlier batches"):
         where = sql.Identifier(schema).as_string(connection)
         found = connection.execute(_FIND, (where, _of_pipeline(pipeline), _of_run(pipeline, run), not others))
-        for (name,) in found.fetchall():
-            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(schema, name)))
+        names = [name for (name,) in found.fetchall()]
+        held = 0
+        for name in names:
+            held += not _dropped(connection, sql.Identifier(schema, name))
+            if held == MOST_HELD:
+                return
+
+
+def _dropped(connection: Connection, stage: sql.Identifier) -> bool:
+    connection.execute("SAVEPOINT stage")
+    try:
+        connection.execute("SELECT pg_catalog.set_config('lock_timeout', %s, true)", (DROP_WAIT,))
+        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(stage))
+    except psycopg.Error:
+        if connection.pgconn.transaction_status != pq.TransactionStatus.INERROR:
+            raise  # the connection is gone
+        connection.execute("ROLLBACK TO stage")
+        return False
+    return True
 
 
 _MAY = """
