@@ -160,6 +160,11 @@ class Case:
             **more,
         }
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        printer.text(
+            f"a case of {self.mode}, {self.guarantee}, {sum(len(turn.records) for turn in self.turns)} records"
+        )
+
     def story(self) -> Iterator[str]:
         """The history, line by line."""
         yield f"the table: {self.existing}"
