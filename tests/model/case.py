@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from model.queries import query
 from model.values import BAD, UNSTORABLE, Cell, Kind
 
 Slot = tuple[int, int]
@@ -115,6 +116,7 @@ class Case:
     turns: tuple[Turn, ...]
     engine: str = "python"
     tampered: bool = False  # at the end a row is taken away, and the audit must see it
+    sql: bool = False  # the transform is a query, not a function
 
     @property
     def slots(self) -> list[Slot]:
@@ -138,6 +140,9 @@ class Case:
             return None
         return f"{'keyed_' if self.keyed else ''}{self.transform}"
 
+    def _transform(self) -> dict[str, str]:
+        return {"sql": query(self)} if self.sql else {"arrow": f"model.functions:{self.function()}"}
+
     def declared(self, topics: list[str], table: str, **more: Any) -> dict[str, Any]:
         """The pipeline file."""
         fields = ", ".join(f"{name} {kind.declared}" for name, kind in self.fields if not (self.keyed and name == "k"))
@@ -146,7 +151,7 @@ class Case:
         options |= {"order_by": self.order_by} if self.order_by else {}
         options |= {"tombstones": "delete"} if self.deletes else {}
         share = {"dead_letters": {"max_share": self.max_share}} if self.max_share is not None else {}
-        transform = {"transform": {"arrow": f"model.functions:{self.function()}"}} if self.transform else {}
+        transform = {"transform": self._transform()} if self.transform else {}
         return {
             "name": table,
             "guarantee": self.guarantee,

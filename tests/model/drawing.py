@@ -8,7 +8,17 @@ from typing import Any
 from hypothesis import strategies as st
 
 from model.case import Behaviour, Case, Change, Crash, Draft, Existing, Record, Slot, Turn
-from model.values import BROKEN, KEYS, KINDS, NULL, TIMES, Cell, Kind
+from model.values import (
+    ALSO_BAD_ON_SPARK,
+    BROKEN,
+    BROKEN_ON_SPARK,
+    KEYS,
+    KINDS,
+    NULL,
+    TIMES,
+    Cell,
+    Kind,
+)
 
 NUMBERS = st.integers(0, 14)  # the keys: few, so that they come back
 GUARANTEES = ("exactly-once", "at-least-once", "at-most-once")
@@ -54,6 +64,7 @@ def cases(draw: st.DrawFn, engine: str = "python") -> Case:
         (),
         engine,
         draw(_choice((5, False), (1, True))),
+        engine == "spark" and draw(st.booleans()),
     )
     return _with_turns(draw, case, bulk)
 
@@ -129,18 +140,24 @@ def _drafts(draw: st.DrawFn, case: Case) -> Draft:
     if odd == "tombstone":
         return Draft(number, tombstone=True, spread=spread)
     if odd == "broken":
-        return Draft(number, instead=draw(st.sampled_from(BROKEN)), time=time)
-    cells = {name: draw(_cells(kind, name, odd == "cell")) for name, kind in case.fields}
+        return Draft(number, instead=draw(st.sampled_from(_broken(case))), time=time)
+    cells = {name: draw(_cells(case, name, odd == "cell")) for name in case.columns}
     given = dict(draw(st.permutations(list((cells | {"k": Cell(str(number), number)}).items()))))
     key = draw(st.sampled_from(KEYS)) if odd == "key" and (not case.key or case.keyed) else b"-"
     return Draft(number, tuple(given.items()), key=key, time=time, spread=spread)
 
 
-def _cells(kind: Kind, name: str, odd: bool) -> st.SearchStrategy[Cell]:
+def _broken(case: Case) -> Sequence[bytes]:
+    return BROKEN_ON_SPARK if case.engine == "spark" else BROKEN
+
+
+def _cells(case: Case, name: str, odd: bool) -> st.SearchStrategy[Cell]:
     if name == "k2":
         return st.sampled_from([Cell('"x"', "x"), Cell('"y"', "y")])
-    good = st.sampled_from([*kind.good, *([NULL] if name != "k2" else [])])
-    return st.one_of(good, st.sampled_from(kind.bad)) if odd and kind.bad else good
+    kind = case.kind(name)
+    bad = [cell for cell in kind.bad if case.engine == "python" or cell.text in ALSO_BAD_ON_SPARK]
+    good = st.sampled_from([*kind.good, NULL])
+    return st.one_of(good, st.sampled_from(bad)) if odd and bad else good
 
 
 def _placed(case: Case, draft: Draft) -> Record:

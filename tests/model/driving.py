@@ -22,6 +22,7 @@ from psycopg.rows import dict_row
 
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.delivery import nobody
 from fencepost.errors import FencepostError, Poison, Refused, Usage
 from fencepost.local import Stack
 from fencepost.model import Batch, Step, TopicPartition
@@ -31,6 +32,7 @@ from fencepost.spec import PipelineSpec, load
 from model.case import Case, Change, Record, Slot, Turn
 from model.seen import Place, Seen, SpanSeen
 from model.tables import create_table
+from spark.flows import SPARK
 
 ANY_TIME = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.after.max.ms": str(2**63 - 1)}
 QUICK = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}  # a member that was left over is soon missed
@@ -120,7 +122,7 @@ class Play:
             declared.pop("dead_letters", None)
         declared["source"]["start"] = {topic: dict(offsets) for topic, offsets in starts.items()}
         declared["sink"]["options"]["dsn"] = self._field.dsn
-        return declared | {"kafka": self._field.kafka}
+        return declared | {"kafka": self._field.kafka} | ({"spark": SPARK} if self._case.engine == "spark" else {})
 
     @cached_property
     def spec(self) -> PipelineSpec:
@@ -160,7 +162,8 @@ class Play:
         named: tuple[Place, ...] = ()
         self.summary = None
         try:
-            self.summary = Pipeline(self.path, see=watch.see).run(once=True)
+            see = watch.see if self._case.engine == "python" else nobody  # which would have to cross to the workers
+            self.summary = Pipeline(self.path, see=see).run(once=True)
         except Died:
             ended = "crashed"
         except (Usage, Refused) as error:

@@ -23,6 +23,7 @@ from model.playing import Disagreement, play
 
 GATE = (13, 100)  # the seed, and how many examples
 PROOF = 2_000
+SPARK = 12
 PHASES = (Phase.reuse, Phase.shrink)
 BYTES = 8_192  # an example takes fewer
 
@@ -32,6 +33,10 @@ def field(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fi
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(member, "POLL_SECONDS", 0.02)  # a read waits so long for a full batch, and runs here are short
         yield Field(stack, Path(tmp_path_factory.mktemp("model")))
+
+
+def _asked(name: str, otherwise: int) -> int:
+    return int(os.environ.get(name, str(otherwise)))
 
 
 def explore(field: Field, number: int, examples: int, engine: str = "python") -> None:
@@ -63,13 +68,19 @@ def explore(field: Field, number: int, examples: int, engine: str = "python") ->
 @pytest.mark.timeout(1_800)
 def test_some_hundred_pipelines_do_what_the_model_says(field: Field) -> None:
     number, examples = GATE
-    explore(field, int(os.environ.get("MODEL_SEED", number)), int(os.environ.get("MODEL_EXAMPLES", examples)))
+    explore(field, _asked("MODEL_SEED", number), _asked("MODEL_EXAMPLES", examples))
 
 
 @pytest.mark.proof
 @pytest.mark.timeout(14_400)
 def test_thousands_do_with_a_new_seed_each_time(field: Field, capsys: pytest.CaptureFixture[str]) -> None:
-    number = int(os.environ.get("MODEL_SEED", SystemRandom().getrandbits(32)))
+    number = _asked("MODEL_SEED", SystemRandom().getrandbits(32))
     with capsys.disabled():
         print(f" MODEL_SEED={number} ", end="", flush=True)  # noqa: T201 (whoever sees it fail wants it)
-    explore(field, number, int(os.environ.get("MODEL_EXAMPLES", PROOF)))
+    explore(field, number, _asked("MODEL_EXAMPLES", PROOF))
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(3_600)
+def test_a_few_on_spark(field: Field) -> None:
+    explore(field, _asked("MODEL_SEED", 5), _asked("MODEL_EXAMPLES", SPARK), "spark")

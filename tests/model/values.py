@@ -180,3 +180,10 @@ BROKEN = (
 )  # values that are no JSON object at all
 KEYS = (None, b"", b"\xff", b"\x00", b"x" * 300)  # Kafka's keys that name no row
 TIMES = (1, 253_402_300_800_000, 9_223_372_036_854_776, 2**62)  # of records, in milliseconds: far out, and beyond
+
+# What Spark's from_json takes for bad too. The engines differ in what they make of the rest: none of it wedges either.
+ALSO_BAD_ON_SPARK = frozenset(
+    {"128", "-129", "32768", "2147483648", "9223372036854775808", "1.0", '"1"', "1", '"true"', '"x"', "12345.67"}
+    | {'"2023-02-29"', '"soon"', '"never"'}
+)
+BROKEN_ON_SPARK = (b"", b"not json", b"[]", b"null", b'{"k": 1}{"k": 2}', b'{"k": "\xff"}')
