@@ -46,7 +46,7 @@ def cases(draw: st.DrawFn, engine: str = "python") -> Case:
     fields = draw(_fields(key, order))
     existing = draw(_existing(mode, dict(fields)["a"]))
     partitions = draw(st.sampled_from([(1,), (1,), (2,), (1, 1), (3,), (2, 1)]))
-    bulk = draw(_choice((5, 0), (1, 1))) and draw(st.integers(257, 700))
+    bulk = draw(_choice((2 if deletes else 7, 0), (1, 1))) and draw(st.integers(257, 700))
     case = Case(
         guarantee,
         mode,
