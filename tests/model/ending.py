@@ -53,8 +53,8 @@ def unholdable(case: Case) -> str:
     in_order = case.deletes or (not case.provenance and not case.order_by)
     if case.mode == "upsert" and in_order and case.guarantee != "exactly-once":
         return "an older event that comes again cannot be told from a newer one"
-    if case.dead_letter and not case.provenance:
-        return "dead letters need provenance"
+    if (case.dead_letter or case.deletes) and not case.provenance:
+        return "dead letters and deletes need provenance"
     return ""
 
 
