@@ -30,6 +30,7 @@ class World:
         self.lost: set[Place] = set()  # by a crash, as at-most-once allows
         self.counted = [0, 0]  # rows and dead, as the commits say
         self.repeated = False  # records were carried twice
+        self._there: set[tuple[int, ...]] = set()  # where the added rows came from
         self._by_key: dict[tuple[Any, ...], Row] = {}
         self._allowed: Counter[Place] = Counter()  # dead letters of the run that is looked at
 
@@ -100,8 +101,8 @@ class World:
                 self._allowed[place] += 1
                 self.counted[1] += not again
             elif not must:
+                self.counted[0] += 0 if again else sum(not self._there_already(row) for row in made.rows)
                 self._land(made)
-                self.counted[0] += 0 if again else len(made.rows)
 
     def _lost_by(self, seen: Seen, slot: Slot) -> range:
         """The offsets that a crash between advance and write takes along."""
@@ -129,6 +130,8 @@ class World:
         return "", bool(typed or any(refusal(self.case, row) for row in made.rows))
 
     def _refused_in_append(self, made: Made) -> str:
+        if made.rows and all(map(self._there_already, made.rows)):
+            return ""
         taken = {row.values["k"] for row in self.rows} if self.case.existing is Existing.UNIQUE else set()
         for row in made.rows:
             if why := wrong_types(self.case, row) or refusal(self.case, row):
@@ -138,6 +141,14 @@ class World:
             if self.case.existing is Existing.UNIQUE:
                 taken.add(row.values["k"])
         return ""
+
+    def _there_already(self, row: Row) -> bool:
+        """At least once into a unique index: a row of the same event that is there is known again, and left alone.
+
+        Without provenance nobody can know it: the refusal stands.
+        """
+        known = self.case.existing is Existing.UNIQUE and self.case.guarantee == "at-least-once"
+        return known and self.case.provenance and row.place in self._there
 
     def _keys_in(self, before: Mapping[Slot, int]) -> Counter[Any]:
         """How many records of each key a run can meet."""
@@ -157,7 +168,8 @@ class World:
     def _land(self, made: Made) -> None:
         for row in made.rows:
             if not self.case.key:
-                self._added.append(row)
+                self._added += [] if self._there_already(row) else [row]
+                self._there.add(row.place)
             elif self._wins(row):
                 if row.deletes:
                     self._by_key.pop(self._key(row), None)
@@ -186,7 +198,7 @@ class World:
     def _bad_ones(self, before: Mapping[Slot, int], mixed: Counter[Any]) -> set[Place]:
         """Records that must or may be refused by a run that reads everything."""
         found = set()
-        kept = list(self._added), dict(self._by_key)
+        kept = list(self._added), dict(self._by_key), set(self._there)
         for slot, log in self.log.items():
             for offset in (offset for offset in sorted(log) if offset >= before[slot]):
                 made = made_of(self.case, log[offset], offset)
@@ -195,7 +207,7 @@ class World:
                     found.add((slot, offset))
                 if not must:
                     self._land(made)
-        self._added, self._by_key = kept
+        self._added, self._by_key, self._there = kept
         return found
 
 

@@ -161,6 +161,16 @@ def test_a_crash_repeats_or_loses_what_the_guarantee_says() -> None:
     assert (loses.rows, loses.lost) == ([], {(SLOT, 0)})
 
 
+def test_at_least_once_into_a_unique_index_knows_its_own_rows_again() -> None:
+    case = replace(PLAIN, guarantee="at-least-once", existing=Existing.UNIQUE)
+    made = world(case, record(1), record(2))
+    assert not list(made.ran(ended(0, "crashed", crashed=("written", SLOT, 0, 2))))
+    assert not list(made.ran(ended(2)))
+    assert (values(made), made.counted) == ([(1, "x"), (2, "x")], [0, 0])
+    made.come({(SLOT, 2): record(1)})
+    assert not list(made.ran(ended(2, "refused", named=((SLOT, 2),))))
+
+
 def test_a_table_that_changes_stops_the_run_and_makes_no_dead_letters() -> None:
     case = replace(PLAIN, dead_letter=True)
     assert not list(world(case, record(1)).ran(ended(0, "refused", changed=Change.RENAME)))
