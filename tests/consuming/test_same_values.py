@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fencepost.local import Stack
 from spark.flows import Flow
 
@@ -47,6 +49,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.proof
 def test_both_engines_take_the_same_values_for_good_and_make_the_same_of_them(stack: Stack, tmp_path: Path) -> None:
     flow = Flow(stack, tmp_path, partitions=1)
     flow.produce(range(len(VALUES)), dict(enumerate(VALUES)))

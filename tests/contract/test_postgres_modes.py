@@ -320,6 +320,7 @@ def numbered(events: list[Event]) -> list[Event]:
     return [(key, f"{value}{number}") for number, (key, value) in enumerate(events)]
 
 
+@pytest.mark.proof
 @given(events=EVENTS, cuts=CUTS, picks=PICKS, order=st.randoms(use_true_random=False))
 @thorough
 def test_upsert_ends_the_same_in_whatever_order_and_how_often_spans_come(
@@ -334,6 +335,7 @@ def test_upsert_ends_the_same_in_whatever_order_and_how_often_spans_come(
     assert shop.table() == dict(numbered(events))
 
 
+@pytest.mark.proof
 @given(events=EVENTS, cuts=CUTS, picks=PICKS)
 @thorough
 def test_dedupe_ends_with_the_first_however_often_spans_come_again(
@@ -346,6 +348,7 @@ def test_dedupe_ends_with_the_first_however_often_spans_come_again(
     assert shop.table() == dict(reversed(numbered(events)))
 
 
+@pytest.mark.proof
 @given(
     both=st.tuples(EVENTS, EVENTS), cuts=CUTS, times=st.lists(st.integers(0, 3), min_size=24, max_size=24),
     picks=PICKS, order=st.randoms(use_true_random=False),
@@ -377,6 +380,7 @@ KEYS = st.lists(st.integers(0, 500), min_size=8, max_size=20, unique=True)
 DELETED = st.lists(st.integers(0, 99), min_size=1, max_size=3)  # which of the keys before
 
 
+@pytest.mark.proof
 @given(changes=st.lists(st.tuples(KEYS, DELETED), min_size=2, max_size=4), sample=st.integers(1, 3))
 @thorough
 def test_deletes_among_inserts_end_as_one_after_the_other(

@@ -87,6 +87,7 @@ ROW = st.tuples(*(st.none() | values for _, values in KINDS.values()))
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in KINDS.items()])
 
 
+@pytest.mark.proof
 @given(rows=st.lists(ROW, max_size=20), cut=st.integers(0, 9))
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_rows_come_back_as_they_went(target: Target, rows: list[tuple[Any, ...]], cut: int) -> None:

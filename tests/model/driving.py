@@ -35,7 +35,8 @@ from model.tables import create_table
 from spark.flows import SPARK
 
 ANY_TIME = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.after.max.ms": str(2**63 - 1)}
-QUICK = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}  # a member that was left over is soon missed
+# A member that was left over is soon missed, and the end of a partition is soon seen.
+QUICK = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000", "fetch.max.wait.ms": "10"}
 
 
 class _Lenient(Loader):
