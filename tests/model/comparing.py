@@ -15,7 +15,7 @@ from fencepost.sinks.postgres.last_rows import last_rows
 from fencepost.sinks.postgres.reading import reader
 from fencepost.status import pipeline_status
 from model.case import Behaviour, Existing
-from model.driving import Play
+from model.driving import Play, lenient
 from model.making import Row
 from model.oracle import World
 from model.seen import Place
@@ -88,6 +88,7 @@ def _status(world: World, play: Play) -> Iterator[str]:
 def _peek(world: World, play: Play) -> Iterator[str]:
     with reader(play.spec.postgres.dsn or "") as connection:
         connection.execute("SET LOCAL timezone TO UTC")
+        lenient(connection)
         names, rows = last_rows(connection, play.table, LOOKED_AT)
     shown = Counter(_frozen(dict(zip(names, row, strict=True))) for row in rows)
     expected = Counter(_expected(world, play))
@@ -151,7 +152,8 @@ def _verdict(play: Play) -> tuple[str, str]:
         found = audit(of_pipeline(play.spec))
     except Usage as refusal:
         return "refused", str(refusal)
-    reasons = [f"{one.code} {one.topic}/{one.partition} {one.offset} {one.note}" for one in found.findings[:FEW]]
+    reasons = [getattr(hop, "undecided", "") for hop in found.hops]
+    reasons += [f"{one.code} {one.topic}/{one.partition} {one.offset} {one.note}" for one in found.findings[:FEW]]
     return found.verdict.value, found.undecided or "; ".join(reasons)
 
 
@@ -165,7 +167,8 @@ def _verdicts(world: World) -> set[str]:
         return {"broken", "inconclusive"} if doubled else {*map(str, Verdict), "refused"}
     if not case.provenance:
         return {"holds-in-part", "inconclusive", "refused"}  # rows are counted, no more
-    uneven = case.transform is Behaviour.FILTERING or bool(world.dead)  # of a key's events the newest may have no row
+    stopped = world.positions != world.ends  # what waits may be bad: which event of a key has the row is open then
+    uneven = stopped or case.transform is Behaviour.FILTERING or bool(world.dead)
     return {"holds", "inconclusive"} if case.key and uneven else {"holds"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -42,12 +42,17 @@ QUICK = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000", "fetch.m
 class _Lenient(Loader):
     """Years that Python does not know are texts: a row that should not be there must be shown, too."""
 
-    def load(self, data: Buffer) -> datetime | str:
+    def load(self, data: Buffer) -> datetime | date | str:
         text = bytes(data).decode()
         try:
-            return datetime.fromisoformat(text)
+            return date.fromisoformat(text) if len(text) == 10 else datetime.fromisoformat(text)
         except ValueError:
             return text
+
+
+def lenient(connection: psycopg.Connection[Any]) -> None:
+    for kind in ("date", "timestamptz"):
+        connection.adapters.register_loader(kind, _Lenient)
 
 
 class Died(FencepostError):
@@ -63,7 +68,7 @@ class Field:
         self.kafka = {"bootstrap.servers": stack.bootstrap_servers, **QUICK}
         self.producer = Producer({"bootstrap.servers": stack.bootstrap_servers, "linger.ms": 5})
         self.connection = psycopg.connect(stack.dsn, autocommit=True, options="-c timezone=UTC")
-        self.connection.adapters.register_loader("timestamptz", _Lenient)
+        lenient(self.connection)
         self._name = f"model_{uuid4().hex[:6]}"
         self._topics: dict[str, dict[int, int]] = {}  # where each partition ends
 

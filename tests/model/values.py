@@ -73,7 +73,8 @@ def _time(*parts: int) -> datetime:
     return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
 
 
-_NO_NUMBERS = ('"x"', "true", "{}", "1e99999999999999999999")
+_NO_NUMBERS = ('"x"', "true", "{}", '"nan"')
+_HUGE = {"1e99999999999999999999": inf, "-1e400": -inf}
 
 KINDS: dict[str, Kind] = {
     kind.declared: kind
@@ -86,7 +87,7 @@ KINDS: dict[str, Kind] = {
         _kind(
             "float",
             "real",
-            {"1.5": 1.5, "0.1": 0.1, "3": 3.0, '"NaN"': nan, '"-Infinity"': -inf, "-0.0": -0.0},
+            {"1.5": 1.5, "0.1": 0.1, "3": 3.0, '"NaN"': nan, '"-Infinity"': -inf, "-0.0": -0.0, **_HUGE},
             _NO_NUMBERS,
         ),
         _kind(
@@ -99,7 +100,7 @@ KINDS: dict[str, Kind] = {
                 "1.7976931348623157e308": 1.7976931348623157e308,
                 '"NaN"': nan,
             }
-            | {'"Infinity"': inf, "12": 12.0},
+            | {'"Infinity"': inf, "12": 12.0, **_HUGE},
             _NO_NUMBERS,
         ),
         _kind(
@@ -133,8 +134,9 @@ KINDS: dict[str, Kind] = {
         _kind(
             "date",
             "date",
-            {'"2024-02-29"': date(2024, 2, 29), '"0001-01-01"': date(1, 1, 1), '"9999-12-31"': date(9999, 12, 31)},
-            ('"2023-02-29"', '"soon"', "true", '"99999-01-01"'),
+            {'"2024-02-29"': date(2024, 2, 29), '"0001-01-01"': date(1, 1, 1), '"9999-12-31"': date(9999, 12, 31)}
+            | {'"99999-01-01"': "99999-01-01"},  # beyond Python's years, and not beyond PostgreSQL's
+            ('"2023-02-29"', '"soon"', "true", '"99999999-01-01"'),
         ),
         _kind(
             "timestamp",
