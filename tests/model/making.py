@@ -9,6 +9,8 @@ from typing import Any
 from model.case import Behaviour, Case, Existing, Record
 from model.values import UNSTORABLE
 
+LATEST = (2**63 - 1) // 1_000  # milliseconds: the last that microseconds can tell
+
 
 @dataclass(frozen=True)
 class Row:
@@ -33,6 +35,8 @@ class Made:
 def made_of(case: Case, record: Record, offset: int) -> Made:
     if record.broken:
         return Made(reason="not JSON of the schema")
+    if case.transform and (record.time or 0) > LATEST:  # without one nobody looks at it
+        return Made(reason="its timestamp is out of range")
     values = dict.fromkeys(case.columns) | dict(record.means or {})
     if case.keyed:
         try:
