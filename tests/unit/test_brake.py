@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.brake import FEW, Brake
-from fencepost.errors import Refused
+from fencepost.errors import Refused, Usage
 from fencepost.model import TopicPartition
+from fencepost.spec import PipelineSpec
+from fencepost.spec.file import parse
 
 ORDERS, RETURNS = TopicPartition("orders", 0), TopicPartition("returns", 0)
 
@@ -59,3 +61,20 @@ def test_it_says_which_and_why_and_what_to_do() -> None:
         Brake().require(ORDERS, 20, bad(20))
     assert "dead_letters: {max_share: 1}" in stop.value.remedy
     assert not stop.value.about_values
+
+
+@pytest.mark.parametrize(("written", "meant"), [("0.5", 0.5), ("1", 1.0), ("1.0", 1.0), ("0", 0.0)])
+def test_a_share_is_a_number_of_the_file(written: str, meant: float) -> None:
+    assert _declared(written).dead_letters.max_share == meant
+
+
+@pytest.mark.parametrize("written", ["true", "half", "1.5", "-1", ".nan"])
+def test_what_is_no_share_is_refused(written: str) -> None:
+    with pytest.raises(Usage, match="max_share"):
+        _declared(written)
+
+
+def _declared(share: str) -> PipelineSpec:
+    text = "name: x\nguarantee: exactly-once\nsource: {topic: t}\non_error: dead_letter\n"
+    sink = "sink: {format: postgres, options: {table: t}}\n"
+    return parse(f"{text}dead_letters: {{max_share: {share}}}\n{sink}", "fencepost.yml")

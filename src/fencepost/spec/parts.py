@@ -254,10 +254,18 @@ class BatchSpec(_Part):
     every: Seconds = timedelta(seconds=1)
 
 
+def _number(value: object) -> object:
+    """A file's numbers are texts; true and false are none."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+Share = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1, allow_inf_nan=False)]
+
+
 class DeadLetterSpec(_Part):
     """How many bad records are put aside before the run stops."""
 
-    max_share: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None  # absent: all but one may be bad
+    max_share: Share | None = None  # absent: all but one may be bad
 
 
 class PipelineSpec(_Part):
