@@ -34,7 +34,12 @@ def find_poison(
     themselves which. Raises Refused where the table's types are not what they were: that is no row's fault. Leaves the
     transaction with what was tried in it: the caller rolls it back.
     """
-    if not (refusal.about_values and copier.refused):
+    if not copier.refused:
+        return refusal
+    if not refusal.about_values:
+        with translated("look at the table's types"):
+            begin_anew(connection)
+            copier.require_types()
         return refusal
     rows = pa.concat_batches(copier.refused)
     if "_offset" not in rows.schema.names:
