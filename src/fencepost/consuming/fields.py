@@ -144,10 +144,11 @@ def _decimal(precision: int, scale: int) -> Callable[[Any], Decimal]:
             given = given.replace(",", "")
         elif not isinstance(given, Real) and type(given) is not int:
             raise NotOfTheSchema
-        if not _NUMBER.fullmatch(str(given)):
+        text = str(given)
+        if not _NUMBER.fullmatch(text):
             raise NotOfTheSchema
-        rounded = Decimal(str(given)).quantize(step, ROUND_HALF_UP, _EXACT)
-        if len(rounded.as_tuple().digits) > precision:
+        rounded = Decimal(text).quantize(step, ROUND_HALF_UP, _EXACT)
+        if rounded.adjusted() >= precision - scale:
             raise NotOfTheSchema
         return rounded
 
@@ -158,22 +159,22 @@ def _date(given: Any) -> int:
     """Days since 1970."""
     if not isinstance(given, str):
         raise NotOfTheSchema
-    return days_of(given)
+    return _within(31, days_of(given))
 
 
 def _timestamp(given: Any) -> int:
     """Microseconds since 1970. A number counts seconds; a text without a zone is in UTC."""
     if type(given) is int:
-        return _micros(given * 1_000_000)
+        return _within(63, given * 1_000_000)
     if not isinstance(given, str):
         raise NotOfTheSchema
-    return _micros(micros_of(given))
+    return _within(63, micros_of(given))
 
 
-def _micros(micros: int) -> int:
-    if not -(1 << 63) <= micros < 1 << 63:
+def _within(bits: int, number: int) -> int:
+    if not -(1 << bits) <= number < 1 << bits:
         raise NotOfTheSchema
-    return micros
+    return number
 
 
 def _binary(given: Any) -> bytes:

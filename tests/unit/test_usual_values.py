@@ -1,0 +1,72 @@
+"""Values as most records have them are read in a shorter way: with the same result as all others."""
+
+from decimal import Decimal
+from random import Random
+
+import pytest
+
+from fencepost.consuming import times
+from fencepost.consuming.documents import MOST_DEEP, NotOfTheSchema, document_of
+from fencepost.consuming.fields import parse_fields, parse_value
+
+
+def read(text: str, way: str) -> int | None:
+    try:
+        return int(getattr(times, way)(text))
+    except ValueError:
+        return None
+
+
+def drawn(random: Random) -> str:
+    """Times that are usual, and some that no calendar has."""
+    year, month, day = random.choice([0, 1, 1900, 2000, 2026, 9999]), random.randint(0, 13), random.randint(0, 32)
+    hour, minute, second = random.randint(0, 24), random.randint(0, 60), random.randint(0, 60)
+    part = random.choice(["", ".", f".{random.randrange(10**7)}"])
+    between, zone = random.choice("T "), random.choice(["", "Z", "z", "+00:00", "+19:00", "-01"])
+    return f"{year:04}-{month:02}-{day:02}{between}{hour:02}:{minute:02}:{second:02}{part}{zone}"
+
+
+def test_usual_times_are_read_like_all_others() -> None:
+    random = Random(1)
+    texts = [drawn(random) for _ in range(20_000)]
+    found = {text: read(text, "micros_of") for text in texts}
+    assert found == {text: read(text, "_micros") for text in texts}
+    assert any(found.values())
+    assert None in found.values()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1.5, "b": [1, -0, 1e5, NaN, {"c": -Infinity}], "a": 2.50}',
+        '{"a": "\\u00e9\\ud83d\\ude00", "n": ' + "9" * 400 + "}",
+        '{"a": 1} {"b": 2}',
+        "[1.0]",
+        "\ufeff{}",
+        '{"a": "\\ud800"}',
+        "",
+    ],
+)
+def test_short_documents_are_read_like_long_ones(text: str) -> None:
+    def read_document(value: str) -> object:
+        try:
+            return document_of(value.encode())
+        except NotOfTheSchema:
+            return None
+
+    assert read_document(text) == read_document(text + " " * MOST_DEEP)
+
+
+@pytest.mark.parametrize(
+    "number", ["99.994", "99.995", "-99.994", "-99.995", "0", "0e9", "1e1", "1e2", "1e-400", "9e99"]
+)
+def test_a_decimal_has_no_more_digits_than_declared(number: str) -> None:
+    fields = parse_fields("n decimal(4,2)")
+    fits = abs(Decimal(number)) < Decimal("99.995")
+    try:
+        (found,) = parse_value(f'{{"n": {number}}}'.encode(), fields)
+    except NotOfTheSchema:
+        assert not fits
+    else:
+        assert fits
+        assert len(found.as_tuple().digits) <= 4
