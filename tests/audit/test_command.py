@@ -214,6 +214,34 @@ def test_a_running_audit_compares_only_what_is_new_and_adds_up(shop: Shop) -> No
     assert {code.value: count for code, count in last.totals.items()} == {"D2": 1}
 
 
+def test_a_running_audit_by_ids_compares_everything_each_time(shop: Shop) -> None:
+    rounds = Rounds(shop.request(engine=EngineChoice.PYTHON, id_column="event"))
+    assert (rounds.next().verdict.value, rounds.next().compared) == ("holds", 40)
+    shop.send(range(40, 45))
+    shop.carry()
+    assert (rounds.next().verdict.value, rounds.next().compared) == ("holds", 45)
+
+
+def test_a_running_audit_says_what_it_left_open_and_what_it_did_not_check(shop: Shop) -> None:
+    shop.sql(f"INSERT INTO {shop.name} SELECT 'x', NULL, %s, 0, 999, 0", shop.name)  # beyond the position
+    left = Rounds(shop.request(engine=EngineChoice.PYTHON, id_column="event")).next()
+    assert (left.verdict.value, "without an id: 0 records of the log, 1 of the sink" in left.line()) == (
+        "inconclusive",
+        True,
+    )
+    part = Rounds(shop.request(engine=EngineChoice.PYTHON, since={0: 2})).next()
+    assert (part.verdict.value, part.as_json()["not_checked"]) == (
+        "holds-in-part",
+        ["log to sink: records outside of --from and --to"],
+    )
+    shop.sql(f"ALTER TABLE {shop.name} DROP COLUMN _offset")  # only their number is left
+    counted = Rounds(shop.request(engine=EngineChoice.PYTHON))
+    shop.sql(f"DELETE FROM {shop.name} WHERE event IS NULL")
+    assert [counted.next().verdict.value for _ in range(2)] == ["holds-in-part"] * 2
+    shop.sql(f"DELETE FROM {shop.name}_own.positions")
+    assert "no position is stored" in counted.next().line()
+
+
 def test_a_running_audit_speaks_when_something_changes_and_ends_when_it_is_broken(shop: Shop, spec: Path) -> None:
     argv = [sys.executable, "-m", "fencepost", "audit", "--spec", str(spec), "--every", "200ms", "--format", "json"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as running:

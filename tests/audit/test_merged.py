@@ -14,6 +14,7 @@ from fencepost.audit.auditing import audit
 from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import Audit
 from fencepost.audit.request import EngineChoice, of_pipeline
+from fencepost.audit.running import Rounds
 from fencepost.guarantee import Anomaly
 from fencepost.local import Stack
 from fencepost.spec import load
@@ -64,6 +65,28 @@ def test_the_row_of_a_keys_highest_value_is_the_right_one_and_any_other_is_not(f
     assert (found.verdict, found.totals) == (Verdict.BROKEN, {LOST: 1, DOUBLED: 1})
     flow.sql(f"DELETE FROM {flow.name} WHERE id = 0")
     assert audited(flow, declared).totals == {LOST: 1}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "dedupe"},
+        pytest.param({"mode": "upsert", "order_by": "v"}, marks=pytest.mark.proof),
+        pytest.param({"mode": "upsert"}, marks=pytest.mark.proof),
+    ],
+)
+def test_a_running_audit_of_keys_that_come_back(flow: Flow, options: dict[str, Any]) -> None:
+    declared = parts(flow, key=["id"], **options)
+    versions(flow, *((number, 5) for number in range(6)))
+    flow.run(**declared)
+    rounds = Rounds(of_pipeline(load(flow.declare(**declared))))
+    assert (rounds.next().verdict, rounds.next().compared) == (Verdict.HOLDS, 6)
+    versions(flow, *((number, number) for number in range(8)))
+    flow.run(**declared)
+    assert (rounds.next().verdict, rounds.next().compared) == (Verdict.HOLDS, 8)
+    flow.sql(f"DELETE FROM {flow.name} WHERE id = 1")  # a key of both
+    last = rounds.next()
+    assert (last.verdict, last.totals) == (Verdict.BROKEN, {LOST: 1})
 
 
 def test_keys_are_the_tables_columns_and_not_kafkas(flow: Flow) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -12,7 +13,9 @@ from hostile.commands import Command
 from support.hostile import HEADERS, KEYS, TIMESTAMPS, VALUES
 
 
-def send_all(stack: Stack, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+def send_all(
+    stack: Stack, topic: str, times: Iterable[int] = TIMESTAMPS.values()
+) -> list[tuple[bytes | None, bytes | None]]:
     """Every hostile value, key, header and time: what was sent, by offset."""
     producer = Producer({"bootstrap.servers": stack.bootstrap_servers, "message.max.bytes": 2_000_000})
     sent: list[tuple[bytes | None, bytes | None]] = []
@@ -30,7 +33,7 @@ def send_all(stack: Stack, topic: str) -> list[tuple[bytes | None, bytes | None]
         send(b"v", key)
     for headers in HEADERS.values():
         send(b"v", headers=list(headers))
-    for timestamp in TIMESTAMPS.values():
+    for timestamp in times:
         send(b"v", timestamp=timestamp)
     assert producer.flush(60) == 0
     return sent

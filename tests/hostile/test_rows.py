@@ -68,6 +68,11 @@ def test_peek_shows_values_of_every_type(
         assert DIGITS in done.out
 
 
+def test_peek_before_the_first_run_says_so(declare: Declare, fencepost: Command) -> None:
+    nothing = fencepost("peek", "--spec", declare("not_there_yet")).require_clean(2)
+    assert nothing.err == "fencepost: there is no table 'not_there_yet': has the pipeline run?\n"
+
+
 def test_peek_shows_columns_of_any_name(
     database: psycopg.Connection[Any], declare: Declare, topic: str, fencepost: Command
 ) -> None:

@@ -144,6 +144,8 @@ def test_an_error_output_that_is_gone_changes_nothing() -> None:
         "audit --topic t --every 0s --bootstrap-server 127.0.0.1:1",
         "audit --topic t --every 99999999999999999999999h --bootstrap-server 127.0.0.1:1",
         "audit --topic t --every nan --bootstrap-server 127.0.0.1:1",
+        "audit --topic t --sink topic:u --every 1s --wait 1 --bootstrap-server 127.0.0.1:1",
+        "audit --topic t --sink topic:u --every 1s --report out --bootstrap-server 127.0.0.1:1",
         "audit --topic t --from 0:1,0:2 --bootstrap-server 127.0.0.1:1",
         f"audit --topic t --from 0:{2**63} --bootstrap-server 127.0.0.1:1",
         "consume --topic t --group g --per nan --bootstrap-server 127.0.0.1:1",

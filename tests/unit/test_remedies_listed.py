@@ -32,6 +32,9 @@ FOLLOWED = {
     "say where to go on with `fencepost positions set`, or use an empty table": (
         "test_offsets_name_every_partition_where_nobody_knows_how_far_the_others_were_read"
     ),
+    "`engine: python` takes it or puts it aside; or go on behind it with `fencepost positions set`": (
+        "test_a_time_that_spark_cannot_read_is_named_and_the_other_engine_takes_it"
+    ),
     "drop it in the transform, or: ALTER TABLE {} {}": "test_columns_that_a_table_lacks_are_added_by_the_statement",
     "ALTER TABLE {} {}": "test_a_key_that_may_be_null_is_mended_by_the_statement",
     "CREATE UNIQUE INDEX ON {} ({}); {}": "test_a_key_gets_its_unique_index_and_is_never_null_by_the_statements",
@@ -98,6 +101,11 @@ def test_nothing_is_listed_that_nobody_says_any_more() -> None:
     assert (FOLLOWED.keys() | NOT_FOLLOWED.keys()) - _acting() == set()
 
 
+def _followers() -> Iterator[Path]:
+    for folder in ("remedies", "hostile"):
+        yield from (TESTS / folder).glob("test_*.py")
+
+
 @pytest.mark.parametrize("name", sorted(set(FOLLOWED.values())))
 def test_the_test_that_follows_it_is_there(name: str) -> None:
-    assert any(f"def {name}(" in path.read_text() for path in (TESTS / "remedies").glob("test_*.py"))
+    assert any(f"def {name}(" in path.read_text() for path in _followers())

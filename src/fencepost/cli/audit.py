@@ -110,7 +110,7 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option("--every", metavar="TIME", help="Go on: audit what is new, as in 60s.", rich_help_panel=_HOW),
+        typer.Option("--every", metavar="TIME", help="Go on: audit again and again, as in 60s.", rich_help_panel=_HOW),
     ] = None,
     report: Annotated[
         Path | None,
@@ -144,6 +144,9 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     if every is not None:
         if journal:
             raise Usage("--every with --journal", "a journal is held against the whole log: audit it once")
+        if report is not None or wait is not None:
+            other = "--wait" if report is None else "--report"
+            raise Usage(f"--every with {other}", f"{other} is for one audit: leave one of the two away")
         _go_on(request, _period(every), output)
         return
     found = run_audit(request, wait)

@@ -9,6 +9,7 @@ import typer
 
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
+from fencepost.errors import Usage
 
 
 def status(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
@@ -41,10 +42,12 @@ def peek(
     """Show the last rows of the sink. As JSON: one object per row."""
     from fencepost.sinks.postgres.forgiving import forgive
     from fencepost.sinks.postgres.last_rows import last_rows
-    from fencepost.sinks.postgres.reading import reader
+    from fencepost.sinks.postgres.reading import exists, reader
 
     options = pipeline_spec(spec).postgres
     with reader(options.dsn or "") as connection:
+        if not exists(connection, *options.table.split(".")):
+            raise Usage(f"there is no table {options.table!r}", "has the pipeline run?")
         forgive(connection)
         names, rows = last_rows(connection, options.table, most)
     if output is OutputFormat.JSON:

@@ -28,6 +28,11 @@ def translated(error: Exception) -> FencepostError:
     reason = _reason(error, causes)
     if any(_is_a(cause, PASSING) for cause in causes):
         return Unreachable(f"Kafka does not answer Spark: {reason}", "see the brokers")
+    if any(_is_of_a_time(cause) for cause in causes):
+        return Refused(
+            f"a record has a timestamp that Spark cannot read, beyond the year 294246: {reason}",
+            "`engine: python` takes it or puts it aside; or go on behind it with `fencepost positions set`",
+        )
     return Refused(f"Spark refused the batch: {reason}", "mend the transform, or what it reads")
 
 
@@ -38,6 +43,14 @@ def _causes(error: Exception) -> Iterator[Any]:
     while cause is not None and seen < 30:
         yield cause
         cause, seen = cause.getCause(), seen + 1
+
+
+def _is_of_a_time(cause: Any) -> bool:
+    """Spark's Kafka source multiplies a record's milliseconds, before anything of ours sees the record."""
+    source = "org.apache.spark.sql.kafka010."
+    return _is_a(cause, ("java.lang.ArithmeticException",)) and any(
+        frame.getClassName().startswith(source) for frame in cause.getStackTrace()
+    )
 
 
 def _is_a(cause: Any, names: tuple[str, ...]) -> bool:
