@@ -21,7 +21,7 @@ SELECT a.attname, CASE WHEN c.collprovider = 'c' THEN c.collcollate WHEN c.collp
     WHEN c.collprovider = 'd' AND d.datlocprovider = 'b' THEN 'C' ELSE c.collname END, c.collisdeterministic
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
 JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database()
-WHERE a.attrelid = pg_catalog.to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
+WHERE a.attrelid = pg_catalog.to_regclass(%s)::pg_catalog.oid AND a.attnum > 0 AND NOT a.attisdropped
 """
 
 

@@ -30,12 +30,14 @@ LONGEST_PAUSE = 15  # spans: updates need no look, yet what comes may change
 
 # Types whose values are the same for PostgreSQL exactly where they are for Arrow: NaN and JSON, for example, are not.
 ALIKE = """
-SELECT pg_catalog.bool_and(typname = ANY (%s) AND (attcollation = 0 OR collisdeterministic))
+SELECT pg_catalog.bool_and(typname::pg_catalog.text = ANY (%s::pg_catalog.text[])
+                           AND (attcollation = 0::pg_catalog.oid OR collisdeterministic))
 FROM pg_catalog.pg_attribute
-JOIN pg_catalog.pg_type AS t ON t.oid = atttypid AND typnamespace = 'pg_catalog'::pg_catalog.regnamespace
+JOIN pg_catalog.pg_type AS t
+  ON t.oid = atttypid AND typnamespace = 'pg_catalog'::pg_catalog.regnamespace::pg_catalog.oid
 LEFT JOIN pg_catalog.pg_collation AS c ON c.oid = attcollation
-WHERE attrelid = pg_catalog.to_regclass(%s) AND attname = ANY (%s)
-HAVING pg_catalog.count(*) = %s
+WHERE attrelid = pg_catalog.to_regclass(%s)::pg_catalog.oid AND attname::pg_catalog.text = ANY (%s::pg_catalog.text[])
+HAVING pg_catalog.count(*) = %s::bigint
 """
 ALIKE_TYPES = [
     "bool",
