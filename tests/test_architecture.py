@@ -70,7 +70,7 @@ ALLOWED = {
     "standby": {"errors", "news", "spec", "sinks"},
     "refusals": CORE | {"rules"},
     "pipeline": CORE | {"delivery", "news", "rules", "patience", "spec", "spark", "consuming", "standby"},
-    "adoption": {"errors", "spec", "cluster"},
+    "adoption": {"errors", "model", "spec", "cluster"},
     "metrics": {"errors", "model", "news"},
     "standing": {"guarantee", "model", "spec", "sinks"},
     "status": {"model", "spec", "cluster", "standing"},

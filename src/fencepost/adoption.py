@@ -12,7 +12,8 @@ from urllib.request import url2pathname
 
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.groups import describe_group
-from fencepost.errors import Usage
+from fencepost.errors import Unreachable, Usage
+from fencepost.model import TopicPartition
 from fencepost.spec import PipelineSpec
 
 
@@ -35,17 +36,30 @@ def find(spec: PipelineSpec, origin: str) -> Found:
 
 
 def of_group(cluster: Cluster, group: str, topics: Collection[str]) -> Found:
-    """Raises Usage where its members are still at work: what they do from now on would be done twice."""
+    """Raises Usage where its members are still at work: what they do from now on would be done twice.
+
+    Unreachable where a transaction holds its offsets: it may be committed yet.
+    """
     found = describe_group(cluster, group)
     if found.members:
         raise Usage(f"group {group!r} has {len(found.members)} members that go on reading", "stop them first")
     stored: dict[str, dict[int, int]] = defaultdict(dict)
-    for at in found.partitions:
-        if at.topic in topics and at.position is not None:
-            stored[at.topic][at.partition] = at.position
+    for at, position in _settled(cluster, group).items():
+        if at.topic in topics:
+            stored[at.topic][at.partition] = position
     if not stored:
         raise Usage(f"group {group!r} has no offsets on {', '.join(topics)}", "see `fencepost group describe`")
     return Found(stored)
+
+
+def _settled(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+    try:
+        return cluster.committed(group, stable=True)
+    except Unreachable as trouble:
+        raise Unreachable(
+            f"the offsets of group {group!r} cannot be had: {trouble.message}",
+            "a transaction may hold them, which ends after its transaction.timeout.ms: try again then",
+        ) from trouble
 
 
 def of_checkpoint(folder: Path, topics: Collection[str]) -> Found:

@@ -24,6 +24,7 @@ from fencepost.rules import (
     reader_findings,
     require,
     require_key,
+    require_letters,
     sink_findings,
     topic_findings,
 )
@@ -118,6 +119,8 @@ def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
     traits = TRAITS[spec.sink.format]
     require_key(merge, seen.columns.names, seen.provenance)
     require(spec.guarantee, [*sink_findings(traits), *merge_findings(merge, seen.provenance)])
+    if spec.brake is not None:
+        require_letters(traits, seen.provenance)
     face = choose_face(traits, seen.wide_node)
     plan = Plan(
         pipeline=spec.name,

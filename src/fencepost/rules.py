@@ -49,6 +49,7 @@ class SinkTraits:
     faces: frozenset[Face]
     atomic: bool  # rows and position become visible in one step
     durable: bool = True  # what was written is still there after a crash
+    dead_letters: bool = False  # there is a place beside it for records that are put aside
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,17 @@ def require_key(merge: Merge | None, columns: Collection[str], provenance: bool)
     if merge.deletes and not provenance:
         raise Usage(
             "tombstones: delete needs rows that know which event they came from",
+            "carry the column _from through the transform, and leave provenance on",
+        )
+
+
+def require_letters(sink: SinkTraits, provenance: bool) -> None:
+    """Refuse to put bad records aside where there is no place for them, or nobody could tell which they are."""
+    if not sink.dead_letters:
+        raise Usage("on_error: dead_letter goes with a PostgreSQL sink for now", "leave it at stop")
+    if not provenance:
+        raise Usage(
+            "on_error: dead_letter needs rows that know where they came from",
             "carry the column _from through the transform, and leave provenance on",
         )
 

@@ -10,6 +10,7 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote as shell_quote
 from urllib.parse import quote
 
 from fencepost.errors import Usage
@@ -130,7 +131,8 @@ def _algorithm(key: Path) -> dict[str, str]:
             return {"pemKeyAlgorithm": name}
     raise Usage(
         f"Spark reads PostgreSQL by JDBC, which takes keys in PKCS #8 only, and {key} is none",
-        f"openssl pkcs8 -topk8 -nocrypt -in {key} -out client.pk8.pem, and give sslkey=client.pk8.pem; {INSTEAD}",
+        f"openssl pkcs8 -topk8 -nocrypt -in {shell_quote(str(key))} -out client.pk8.pem, and give"
+        f" sslkey=client.pk8.pem; {INSTEAD}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -73,7 +74,18 @@ class Command(TyperCommand):
             for one in given if isinstance(given, list | tuple) else [given]:
                 if isinstance(one, str) and name != "file" and not _is_text(one):
                     raise Usage(f"{one!r} is no text: it is not UTF-8", "give it in UTF-8")
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except FencepostError as error:
+            if spec := ctx.params.get("spec"):
+                error.remedy = _about(spec, error.remedy)
+            raise
+
+
+def _about(spec: Path, remedy: str) -> str:
+    """The remedy's commands for the file that was typed: without it they would be about another pipeline."""
+    given = f"fencepost positions set --spec {shlex.quote(str(spec))}"
+    return remedy.replace("fencepost positions set", given)
 
 
 app = typer.Typer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -172,6 +173,14 @@ def _path_name(file: str | None) -> str:
     return file_name(Path(file)) if file is not None and file != "-" else "stdin"
 
 
+def _create_command(connection: Connection, topic: str) -> str:
+    """For the same cluster. What -X gave may be secret, and is not shown."""
+    given = {"--bootstrap-server": connection.bootstrap_server, "--command-config": connection.command_config}
+    options = [f"{option} {shlex.quote(str(value))}" for option, value in given.items() if value]
+    same = ", with the same -X" if connection.settings else ""
+    return " ".join(["fencepost topic create", *options, "--", topic]) + same
+
+
 def _make_topic(connection: Connection, topic: str) -> None:
     """On a stack of one's own a topic is made when it is first written to; elsewhere that is somebody's decision."""
     from fencepost.cluster.names import require_topic
@@ -182,6 +191,6 @@ def _make_topic(connection: Connection, topic: str) -> None:
     if topic in cluster.topic_names():
         return
     if connection.bootstrap_server or connection.command_config:
-        raise Usage(f"there is no topic {topic} at {cluster.servers}", f"make it: fencepost topic create {topic}")
+        raise Usage(f"there is no topic {topic} at {cluster.servers}", f"make it: {_create_command(connection, topic)}")
     create_topic(cluster, TopicRequest(topic))
     note(f"topic {topic} made: 3 partitions, replication 3, min in-sync 2")

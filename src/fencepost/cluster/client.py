@@ -102,13 +102,16 @@ class Cluster:
                 return {name: len(topic.partitions) for name, topic in found.topics.items()}
         return None
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
+    def committed(self, group: str, stable: bool = False) -> dict[TopicPartition, int]:
         """What a group has stored in all topics that we may see, and what a transaction still holds as it was before.
+
+        `stable`: wait for such transactions to end instead; Unreachable where one goes on.
 
         A consumer asks that never joins: the admin client ends the whole process when the broker that coordinates the
         group dies meanwhile.
         """
-        own = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
+        isolation = "read_committed" if stable else "read_uncommitted"
+        own = {"group.id": group, "enable.auto.commit": False, "isolation.level": isolation}
 
         def answer() -> list[DriverPartition]:
             consumer = Consumer({**self._config, **own}, logger=librdkafka_log)

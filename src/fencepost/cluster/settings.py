@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from shlex import quote
 
 from fencepost.cluster import jaas, oauth
 from fencepost.cluster.librdkafka import SETTINGS
@@ -137,7 +138,7 @@ def _truststore(rest: dict[str, str]) -> dict[str, str]:
     if kind != "PEM":
         raise Usage(
             f"ssl.truststore.location: librdkafka cannot read a truststore of type {kind}",
-            f"convert it (keytool -list -rfc -keystore {location} > ca.pem), then set it to that file, and"
+            f"convert it (keytool -list -rfc -keystore {quote(location)} > ca.pem), then set it to that file, and"
             " ssl.truststore.type=PEM",
         )
     if password is not None:
@@ -156,7 +157,7 @@ def _keystore(rest: dict[str, str]) -> dict[str, str]:
     if kind != "PEM":
         raise Usage(
             f"ssl.keystore.location: librdkafka cannot read a keystore of type {kind}",
-            f"convert it (keytool -importkeystore -srckeystore {location} -destkeystore key.p12"
+            f"convert it (keytool -importkeystore -srckeystore {quote(location)} -destkeystore key.p12"
             " -deststoretype PKCS12), then set it to that file, and ssl.keystore.type=PKCS12",
         )
     if "ssl.keystore.password" in rest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from shlex import quote
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
@@ -151,8 +152,8 @@ class GroupKeeper:
         return self._next[partition]
 
     def set_command(self, positions: Mapping[TopicPartition, int]) -> str:
-        servers = self._settings.kafka.get("bootstrap.servers", "")
-        tool = f"kafka-consumer-groups.sh --bootstrap-server {servers} --group {self._settings.group} --reset-offsets"
+        servers, group = quote(self._settings.kafka.get("bootstrap.servers", "")), quote(self._settings.group)
+        tool = f"kafka-consumer-groups.sh --bootstrap-server {servers} --group {group} --reset-offsets"
         return " and ".join(
             f"{tool} --topic {at.topic}:{at.partition} --to-offset {to} --execute"
             for at, to in sorted(positions.items())

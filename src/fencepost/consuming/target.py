@@ -16,9 +16,17 @@ from fencepost.cluster.topics import topic_id_and_partitions
 from fencepost.consuming.columns import EventRows
 from fencepost.consuming.keeping import Messages
 from fencepost.consuming.store_keeping import RowMaker, Store
-from fencepost.errors import Usage
+from fencepost.errors import Poison, Usage
 from fencepost.model import TopicPartition
-from fencepost.rules import SinkTraits, loop_findings, merge_findings, require, require_key, sink_findings
+from fencepost.rules import (
+    SinkTraits,
+    loop_findings,
+    merge_findings,
+    require,
+    require_key,
+    require_letters,
+    sink_findings,
+)
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore
 from fencepost.sinks.kafka.outputs import ORIGIN, Record, require_columns
 from fencepost.sinks.kafka.traits import TRAITS as KAFKA
@@ -47,6 +55,8 @@ def open_target(spec: PipelineSpec, rows: EventRows) -> Target:
     merge, provenance = options.merge, rows.shape.provenance
     require_key(merge, rows.columns.names, provenance)
     require(spec.guarantee, [*sink_findings(traits(spec)), *merge_findings(merge, provenance)])
+    if spec.on_error is OnError.DEAD_LETTER:
+        require_letters(traits(spec), provenance)
     if isinstance(options, KafkaOptions):
         return _topics(spec, options, rows)
     return _table(spec, options, rows)
@@ -54,8 +64,6 @@ def open_target(spec: PipelineSpec, rows: EventRows) -> Target:
 
 def _topics(spec: PipelineSpec, options: KafkaOptions, rows: EventRows) -> Target:
     require(spec.guarantee, loop_findings(spec.source.origins, options.targets))
-    if spec.on_error is OnError.DEAD_LETTER:
-        raise Usage("on_error: dead_letter goes with a PostgreSQL sink for now", "leave it at stop")
     require_columns(rows.columns.names)
     for topic in options.targets:
         topic_id_and_partitions(Cluster(spec.kafka), topic)  # raises where it does not exist
@@ -63,7 +71,18 @@ def _topics(spec: PipelineSpec, options: KafkaOptions, rows: EventRows) -> Targe
     if rows.shape.arrow is None:  # as they are: no need to make columns of them
         records = partial(_as_they_are, origins=options.provenance)
         return Target(lambda: KafkaStore(settings, records=records), _messages, mirrored=False)
-    return Target(lambda: KafkaStore(settings), rows, mirrored=False)
+    return Target(lambda: KafkaStore(settings), partial(_without_letters, rows), mirrored=False)
+
+
+def _without_letters(
+    rows: EventRows, place: TopicPartition, messages: Messages, aside: Mapping[int, str]
+) -> Iterator[Any]:
+    """There is no place for dead letters beside a topic, so nobody is told to use them."""
+    try:
+        yield from rows(place, messages, aside)
+    except Poison as poison:
+        poison.remedy = "mend the transform: take the value as it is, without source.schema, and parse it there"
+        raise
 
 
 def _messages(_place: TopicPartition, messages: Messages, _aside: Mapping[int, str]) -> Messages:
@@ -95,10 +114,6 @@ def _table(spec: PipelineSpec, options: PostgresOptions, rows: EventRows) -> Tar
         spec.guarantee.value,
         options.ledger_retention,
     )
-    if spec.on_error is OnError.DEAD_LETTER and not rows.shape.provenance:
-        raise Usage(
-            "on_error: dead_letter needs rows that know where they came from", "carry _from, and leave provenance on"
-        )
     with closing(PostgresStore(plain)) as store:
         table = located(store.connection(), options.table)
         columns, exists = fit_columns(store.connection(), table, rows.columns, options.key)

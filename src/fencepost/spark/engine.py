@@ -21,11 +21,11 @@ from fencepost.gaps import skip_gone
 from fencepost.guarantee import Guarantee
 from fencepost.model import Landed, Span, Tenure, TopicPartition
 from fencepost.news import BatchDone, Listener
-from fencepost.rules import Face, choose_face, merge_findings, require, require_key, sink_findings
+from fencepost.rules import Face, choose_face, merge_findings, require, require_key, require_letters, sink_findings
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
 from fencepost.sinks.postgres.committed import committed
 from fencepost.sinks.postgres.ledger import heartbeat, require_own
-from fencepost.sinks.postgres.session import Connection, connect
+from fencepost.sinks.postgres.session import connect
 from fencepost.sinks.postgres.stage import require_right
 from fencepost.sinks.postgres.table import fit_columns, located, make_table
 from fencepost.sinks.postgres.traits import TRAITS
@@ -173,16 +173,8 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
         if not exists:
             make_table(connection, plain.table, columns, options.key)
         if spec.on_error is OnError.DEAD_LETTER:
-            _dead_letters(connection, plain.table, transform)
+            require_letters(TRAITS, transform.shape.provenance)
+            make_table(connection, dead.table_for(plain.table), dead.COLUMNS)
         settings = replace(plain, columns=columns, merge=options.merge, most_bad=transform.shape.most_bad)
         with login(settings, runs_here(spark.sparkContext.master or "")) as shared:
             yield SparkEngine(spec, spark, transform, topic, mirror, settings, shared, ledger, stop, see, spec.brake)
-
-
-def _dead_letters(connection: Connection, table: str, transform: Transform) -> None:
-    if not transform.shape.provenance:
-        raise Usage(
-            "on_error: dead_letter needs rows that know where they came from",
-            "carry the column _from through the transform, and leave provenance on",
-        )
-    make_table(connection, dead.table_for(table), dead.COLUMNS)

@@ -210,8 +210,9 @@ def require_right(connection: Connection, schema: str, node: str) -> None:
     with translated("look for the right to make a stage"):
         found = connection.execute(_MAY, (schema,)).fetchone()
     if found and not found[0]:
+        names = (sql.Identifier(name).as_string(connection) for name in (schema, found[1]))
         raise Usage(
             f"the transform mixes Kafka's partitions ({node}), so its rows go through a table in schema {schema!r}, "
             "where this role may make none",
-            f'GRANT CREATE ON SCHEMA "{schema}" TO "{found[1]}"',
+            "GRANT CREATE ON SCHEMA {} TO {}".format(*names),
         )

@@ -2,4 +2,4 @@
 
 from fencepost.rules import Face, SinkTraits
 
-TRAITS = SinkTraits("postgres", frozenset({Face.PARTITION, Face.TABLE}), atomic=True)
+TRAITS = SinkTraits("postgres", frozenset({Face.PARTITION, Face.TABLE}), atomic=True, dead_letters=True)
