@@ -80,4 +80,4 @@ def set_positions(
 
 
 def _topics(spec: PipelineSpec, options: KafkaOptions) -> KafkaStore:
-    return KafkaStore(KafkaSettings(spec.kafka, spec.name, options.targets))
+    return KafkaStore(KafkaSettings(spec.kafka, spec.name, options.targets, keeper=options.group))

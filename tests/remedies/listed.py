@@ -36,6 +36,10 @@ FOLLOWED = {
     ),
     "convert it (keytool -importkeystore -srckeystore {} -destkeystore key.p12 -deststoretype PKCS12), then set it to "
     "that file, and ssl.keystore.type=PKCS12": "test_java_stores_are_converted_by_keytool",
+    "with a pipeline file of name {} and {}, ": "test_a_handler_with_outputs_goes_over_records_that_are_gone",
+    "with a pipeline file of name {} and this sink, ": (
+        "test_events_that_go_into_a_table_without_a_file_go_over_records_that_are_gone"
+    ),
     # statements
     "drop it in the transform, or: ALTER TABLE {} {}": "test_columns_that_a_table_lacks_are_added_by_the_statement",
     "ALTER TABLE {} {}": "test_a_key_that_may_be_null_is_mended_by_the_statement",
@@ -118,6 +122,7 @@ _SECURITY = (
 _ENGINE = "another program: what each engine takes has suites of its own"
 _TELLS = "tells what is so, and advises nothing"
 NOT_FOLLOWED = {
+    "`?fencepost positions set|set on_error": "what a pipeline file is put before: no remedy by itself",
     "fencepost positions set": "what --spec is put behind: no remedy by itself",
     "run `fencepost up`, or give --bootstrap-server": _STACK,
     "run `fencepost up`, or set kafka.bootstrap.servers and sink.options.dsn": _STACK,

@@ -73,6 +73,7 @@ def test_a_role_is_made_and_granted_what_it_needs_by_what_is_said_and_runs(stack
     assert Counter(relay.landed()) == Counter(range(20))
 
 
+@pytest.mark.proof
 def test_a_role_that_may_only_read_is_told_what_to_set_and_writes_then(stack: Stack, tmp_path: Path) -> None:
     relay = Relay(stack, tmp_path)
     relay.produce(range(20))

@@ -93,6 +93,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_start(stack: Stack, tmp_pat
     _assert_arrived(relay, [*range(60), *range(100, 130)])
 
 
+@pytest.mark.proof
 def test_a_topic_made_anew_with_fewer_partitions_is_read_from_its_start(relay: Relay) -> None:
     delete_topic(relay.cluster, relay.name)
     relay.partitions = 1

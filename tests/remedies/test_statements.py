@@ -49,6 +49,7 @@ def test_a_key_gets_its_unique_index_and_is_never_null_by_the_statements(relay: 
     assert Counter(relay.landed()) == Counter(range(30))
 
 
+@pytest.mark.proof
 def test_a_key_that_may_be_null_is_mended_by_the_statement(relay: Relay) -> None:
     relay.run()
     relay.sql(f"CREATE UNIQUE INDEX ON {relay.name} (id)")

@@ -24,7 +24,7 @@ ACTS = re.compile(
 SETS = re.compile(
     r"\bset (?:[a-z_]+[.:][ \w]|\{\}:|it to off)|\b(?:give|add) --[a-z]|\bleave (?:it (?:away|at)|--|tombstones:)|"
     r"\bremove it, or|\bwithout (?:--|source\.)|^carry the column _from|\blower min\.|\bgive it replication|pool_mode|"
-    r"\buse engine: |: --id"
+    r"\buse engine: |: --id|with a pipeline file of"
 )
 ONLY_LOOKS = re.compile(r"fencepost (?:group (?:list|describe)|topic (?:list|describe)|audit|(?:stack )?status)\b")
 WARNERS = {"_warnings", "_moved", "_other_topics", "_changed"}  # the functions of planning.py that warn

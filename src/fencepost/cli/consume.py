@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import signal
 import sys
 from dataclasses import asdict
@@ -109,7 +110,7 @@ def _carry(
 ) -> None:
     """Events as they are: a pipeline of the Python engine, without a file."""
     from fencepost.cli.run_output import RunOutput
-    from fencepost.errors import Usage
+    from fencepost.errors import FencepostError, Usage
     from fencepost.pipeline import Pipeline
 
     if handler or (table and topics):
@@ -128,9 +129,19 @@ def _carry(
         "sink": sink,
     }
     output = RunOutput(as_json=False)
-    summary = Pipeline(declared, output, stop=stop).run(once)
+    try:
+        summary = Pipeline(declared, output, stop=stop).run(once)
+    except FencepostError as error:
+        error.remedy = _with_a_file(settings.group, error.remedy)
+        raise
     output.end()
     note(f"{summary.rows:,} events in {summary.batches:,} batches")
+
+
+def _with_a_file(group: str, remedy: str) -> str:
+    """What a remedy asks of the pipeline file, which is not there: in the folder there may be another's."""
+    file = f"with a pipeline file of name {group} and this sink, "
+    return re.sub(r"`?fencepost positions set|set on_error", lambda found: file + found[0], remedy)
 
 
 def _print(events: list[Event]) -> None:

@@ -25,7 +25,8 @@ def into_topics(settings: ConsumerSettings, topics: tuple[str, ...], handler: Ou
     require(settings.guarantee, loop_findings(settings.topics, topics))
     target = KafkaSettings(settings.kafka, settings.ledger, topics, keeper=settings.group)
     made = _Made(handler, settings.retries, stop)
-    return Carriage(settings.guarantee, lambda: KafkaStore(target, made), events_of, uuid4())
+    kept = f"this sink, with the option group: {settings.group}"
+    return Carriage(settings.guarantee, lambda: KafkaStore(target, made), events_of, uuid4(), sink=kept)
 
 
 @dataclass(frozen=True)

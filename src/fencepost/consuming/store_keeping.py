@@ -62,6 +62,7 @@ class Carriage:
     took: Callable[[Tenure], object] = lambda _: None  # told after each takeover
     landed: Callable[[Batch[Any], Landed], object] = lambda _batch, _landed: None
     skipped: Callable[[Skipped], object] = lambda _: None
+    sink: str = "this sink"  # what a pipeline file must say to be about the same positions
 
     def carry(self, batch: Batch[Messages], store: Store, see: Observer) -> Landed:
         """Deliver the batch; again without records that are bad, or there already, until the rest lands."""
@@ -248,8 +249,8 @@ class StoreKeeper:
         return self._lane(partition).submit(lambda store: store.positions(self._settings.ledger)[partition]).result()
 
     def set_command(self, positions: Mapping[TopicPartition, int]) -> str:
-        file = "" if self._settings.pipeline else f"with a pipeline file of name {self._settings.group} and this sink, "
-        return file + set_command(positions)
+        own = f"with a pipeline file of name {self._settings.group} and {self._carriage.sink}, "
+        return ("" if self._settings.pipeline else own) + set_command(positions)
 
     def stands(self) -> Mapping[TopicPartition, int]:
         return self._lanes[0].submit(lambda store: store.positions(self._settings.ledger)).result()

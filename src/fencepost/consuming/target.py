@@ -67,7 +67,7 @@ def _topics(spec: PipelineSpec, options: KafkaOptions, rows: EventRows) -> Targe
     require_columns(rows.columns.names)
     for topic in options.targets:
         topic_id_and_partitions(Cluster(spec.kafka), topic)  # raises where it does not exist
-    settings = KafkaSettings(spec.kafka, spec.name, options.targets)
+    settings = KafkaSettings(spec.kafka, spec.name, options.targets, keeper=options.group)
     if rows.shape.arrow is None:  # as they are: no need to make columns of them
         records = partial(_as_they_are, origins=options.provenance)
         return Target(lambda: KafkaStore(settings, records=records), _messages, mirrored=False)

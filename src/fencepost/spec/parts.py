@@ -208,6 +208,7 @@ class KafkaOptions(_Part):
     topic: TopicName
     topics: tuple[TopicName, ...] = Field((), description="others that the column `topic` may name")
     provenance: bool = Field(True, description="keep where each record came from, in the header fencepost.from")
+    group: str = Field("", description="the pipeline's bare name: a handler with outputs kept the positions there")
 
     @property
     def name(self) -> str:
@@ -288,6 +289,13 @@ class PipelineSpec(_Part):
     def _an_engine_for_the_sink(self) -> PipelineSpec:
         if self.sink.format is SinkFormat.KAFKA and self.engine is EngineName.SPARK:
             raise PydanticCustomError("engine", "sink.format: kafka goes with engine: python for now")
+        return self
+
+    @model_validator(mode="after")
+    def _a_group_of_its_own(self) -> PipelineSpec:
+        """In another one two writers could meet that nothing fences: the fence goes by the pipeline's name."""
+        if isinstance(self.sink.options, KafkaOptions) and self.sink.options.group not in ("", self.name):
+            raise PydanticCustomError("group", "sink.options.group can only be the pipeline's own name")
         return self
 
     @model_validator(mode="after")
