@@ -70,7 +70,7 @@ def run(
         emit_json({"event": "ended", **counts, "positions": texts(summary.positions)})
     else:
         batches = "1 batch" if summary.batches == 1 else f"{summary.batches:,} batches"
-        aside = f", {summary.dead:,} records put aside" if summary.dead else ""
+        aside = f", {summary.dead:,} {'record' if summary.dead == 1 else 'records'} put aside" if summary.dead else ""
         gone = f", {summary.skipped:,} offsets skipped that were gone" if summary.skipped else ""
         say(f"{summary.rows:,} rows landed in {batches}{aside}{gone}")
     if signal.SIGINT in signals:
