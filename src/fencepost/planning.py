@@ -33,8 +33,9 @@ from fencepost.sinks.kafka.traits import TRAITS as KAFKA
 from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.reading import reader
+from fencepost.sinks.postgres.repeated import PLACE
 from fencepost.sinks.postgres.session import WRITER_SETTINGS
-from fencepost.sinks.postgres.table import fit_columns
+from fencepost.sinks.postgres.table import fit_columns, unique_indexes
 from fencepost.sinks.postgres.traits import TRAITS as POSTGRES
 from fencepost.spec import EngineName, KafkaOptions, PipelineSpec, SinkFormat
 from fencepost.standing import Standing, standing
@@ -243,6 +244,24 @@ def _changed(now: Guarantee, before: Guarantee | None) -> list[str]:
     return [f"it ran under {before} until now: the position is kept, {there}; those that come from now on {FLAWS[now]}"]
 
 
+def _limited(spec: PipelineSpec, plan: Plan) -> Iterator[str]:
+    """What it means to add rows to a table that may refuse one because of another."""
+    options = spec.sink.options
+    if isinstance(options, KafkaOptions) or options.merge or not plan.target_exists:
+        return
+    with reader(options.dsn or "") as connection:
+        names = unique_indexes(connection, options.table)
+    if not names:
+        return
+    said = f"mode: append into a table with a unique index ({', '.join(names)}): a second row of a key is a bad record"
+    if spec.guarantee is not Guarantee.AT_LEAST_ONCE:
+        yield f"{said}; nothing else comes twice under {spec.guarantee}"
+    elif plan.face == "direct" and set(PLACE) <= plan.columns.keys():
+        yield f"{said}; rows that are there already after a crash, the same in every column, are left out"
+    else:
+        yield f"{said}, and so are the rows that are there already after a crash: use mode: dedupe"
+
+
 def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Plan:
     """Where it would resume and how much waits there, and whether the target fits."""
     cluster = Cluster(spec.kafka)
@@ -254,14 +273,14 @@ def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Pl
     ends = topic.ends(resume)
     facts = [facts for name in _topics(spec) if (facts := topic_facts(cluster, name))]
     limits = [finding for each in facts for finding in topic_findings(each)]
+    plan = replace(plan, columns=fitting, target_exists=exists)
     return replace(
         plan,
-        columns=fitting,
-        target_exists=exists,
         resume={str(partition): position for partition, position in sorted(resume.items())},
         waiting=sum(max(end - resume[at], 0) for at, end in ends.items()),
         warnings=[
             *plan.warnings,
+            *_limited(spec, plan),
             *_moved(spec, stored.positions, resume),
             *_other_topics(spec, stored),
             *_changed(spec.guarantee, stored.guarantee),

@@ -60,10 +60,13 @@ class RowShape:
         return self.arrow.load() if self.arrow else None
 
     def rows(self, partition: TopicPartition, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows for the sink, batch by batch, in order."""
+        """The rows for the sink, batch by batch, in order; Poison where the transform fails."""
         count = OutputCount()
         for batch in batches:
-            made = self._made_or_poison(partition, batch)
+            try:
+                made = self._made_or_poison(partition, batch)
+            except Poison as poison:
+                raise self._with_the_rest(partition, poison, batches) from poison.__cause__
             yield self._with_provenance(partition, made, count) if self.provenance else _without(made, FROM)
 
     def tried(self, source: pa.Schema) -> RowShape:
@@ -128,6 +131,20 @@ class RowShape:
                 raise Refused(f"{self.arrow} raised {type(error).__name__}: {error}", "mend it") from error
             offsets = pc.struct_field(batch.column(FROM), "offset")
             raise Poison(str(partition), [(offsets[row].as_py(), reason) for row, reason in found]) from error
+
+    def _with_the_rest(self, partition: TopicPartition, poison: Poison, batches: Iterator[pa.RecordBatch]) -> Poison:
+        """With those of the batches to come, where they are put aside: then one pass finds them all."""
+        if self.most_bad <= MOST_POISON:
+            return poison
+        records = list(poison.records)
+        for batch in batches:
+            if len(records) >= self.most_bad:
+                break
+            try:
+                self._made_or_poison(partition, batch)
+            except Poison as more:
+                records += more.records
+        return Poison(str(partition), records[: self.most_bad])
 
     def _with_provenance(self, partition: TopicPartition, batch: pa.RecordBatch, count: OutputCount) -> pa.RecordBatch:
         place = offsets = batch.column(FROM)

@@ -210,6 +210,26 @@ def test_plan_says_what_a_run_would_do(flow: Flow) -> None:
     assert (again.waiting, again.resume) == (0, {f"{flow.name}/0": 15, f"{flow.name}/1": 15})
 
 
+def test_plan_says_what_append_into_a_unique_index_means(flow: Flow) -> None:
+    flow.sql(f"CREATE TABLE {flow.name} (id bigint, s text, _topic text, _partition int, _offset bigint, _n int)")
+
+    def warnings(guarantee: str, **options: Any) -> list[str]:
+        path = flow.declare(**PYTHON, guarantee=guarantee, options=options)
+        found = plan_pipeline(load(path), offline=False).warnings
+        return [warning for warning in found if "unique index" in warning]
+
+    assert warnings("exactly-once") == []
+    flow.sql(f"CREATE UNIQUE INDEX ON {flow.name} (id)")
+    for guarantee, means in [
+        ("exactly-once", "nothing else comes twice under exactly-once"),
+        ("at-most-once", "nothing else comes twice under at-most-once"),
+        ("at-least-once", "the same in every column, are left out"),
+    ]:
+        (said,) = warnings(guarantee)
+        assert said.startswith(f"mode: append into a table with a unique index ({flow.name}_id_idx)")
+        assert said.endswith(means)
+
+
 @pytest.mark.parametrize("sink", ["postgres", "kafka"])
 def test_status_and_positions_know_the_pipeline_whatever_its_sink(stack: Stack, tmp_path: Path, sink: str) -> None:
     relay = Relay(stack, tmp_path, sink=sink)

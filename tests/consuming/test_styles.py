@@ -78,6 +78,25 @@ def test_a_handler_that_fails_is_called_again_and_then_the_event_is_named_and_no
     assert committed(group)[0] == 4
 
 
+@pytest.mark.parametrize("commit", [Commit.SYNC, Commit.ASYNC])
+def test_at_most_once_a_handler_that_fails_is_told_that_its_event_is_not_read_again(
+    group: Group, commit: Commit
+) -> None:
+    group.produce(range(0, 20, 2))
+    calls: list[int] = []
+
+    def handle(events: list[Event]) -> None:
+        calls.extend(numbers(events))
+        if numbers(events) == [8]:
+            raise ValueError("no such customer")
+
+    with pytest.raises(HandlerFailed, match="offset 4") as failed:
+        Consumption(settings(group, AMO, commit, per=Per.RECORD, retries=0), handle).run(True)
+    assert failed.value.remedy.startswith("these were committed before the handler was called")
+    Consumption(settings(group, AMO, commit, per=Per.RECORD), handle).run(True)
+    assert calls == list(range(0, 20, 2))
+
+
 def test_a_handler_that_recovers_costs_nothing(group: Group) -> None:
     group.produce(range(4))
     failures = iter([True, False])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fencepost.errors import Poison, Refused
 from fencepost.model import TopicPartition
-from fencepost.rows import OutputCount, RowShape
+from fencepost.rows import MOST_ASIDE, MOST_POISON, OutputCount, RowShape
 from fencepost.transforms import FunctionName
 
 ORDERS = TopicPartition("orders", 2)
@@ -190,7 +190,8 @@ def arrow(tmp_path: Path) -> Path:
 
 
 def records(count: int) -> pa.RecordBatch:
-    place = pa.array([{"topic": "orders", "partition": 2, "offset": 100 + i} for i in range(count)])
+    kind = pa.struct({"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()})
+    place = pa.array([{"topic": "orders", "partition": 2, "offset": 100 + i} for i in range(count)], kind)
     return pa.RecordBatch.from_arrays([pa.array(range(count), pa.int64()), place], names=["id", "_from"])
 
 
@@ -217,3 +218,24 @@ def test_a_function_that_is_wrong_by_itself_is_no_records_fault(arrow: Path, nam
     with pytest.raises(Refused) as refused:
         list(shape(arrow, name).rows(ORDERS, iter([records(4)])))
     assert not isinstance(refused.value, Poison)
+
+
+class Picky:
+    """Fails for odd ids."""
+
+    def load(self) -> object:
+        return self._made
+
+    def _made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if any(id_ % 2 for id_ in batch.column("id").to_pylist()):
+            raise ValueError("odd")
+        return batch
+
+
+@pytest.mark.parametrize(("most", "found"), [(MOST_POISON, [101, 103]), (MOST_ASIDE, [101, 103, 105, 107, 109])])
+def test_records_that_are_put_aside_are_all_found_in_one_pass(most: int, found: list[int]) -> None:
+    shape = RowShape(provenance=True, arrow=cast(FunctionName, Picky()), most_bad=most)
+    parts = (records(10).slice(start, 4) for start in range(0, 10, 4))
+    with pytest.raises(Poison) as poison:
+        list(shape.rows(ORDERS, parts))
+    assert [offset for offset, _ in poison.value.records] == found

@@ -21,7 +21,7 @@ from fencepost.consuming.commits import (
     commit_now,
     stored,
 )
-from fencepost.consuming.handling import Handler, HandlerSink
+from fencepost.consuming.handling import COMMITTED_FIRST, NOT_COMMITTED, Handler, HandlerSink
 from fencepost.consuming.keeping import Aside, Messages, resolve
 from fencepost.consuming.settings import COMMITTED, ConsumerSettings
 from fencepost.delivery import at_least_once, at_most_once
@@ -39,7 +39,9 @@ class GroupKeeper:
         self._settings = settings
         self._consumer = consumer
         self._topic = topic
-        self._sink = HandlerSink(handler, settings.retries, aside.stop, aside.patiently)
+        first = settings.guarantee is Guarantee.AT_MOST_ONCE
+        remedy = COMMITTED_FIRST if first else NOT_COMMITTED
+        self._sink = HandlerSink(handler, settings.retries, aside.stop, aside.patiently, remedy)
         self._aside = aside
         self._owned: set[TopicPartition] = set()
         self._finished: Batch[Messages] | None = None  # committed when its partitions were asked back

@@ -17,6 +17,12 @@ from fencepost.transforms import said
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 
+NOT_COMMITTED = "nothing from there on is committed: mend the handler, and run again"
+COMMITTED_FIRST = (  # at most once
+    "these were committed before the handler was called, and it is not called with them again: mend it, and run again "
+    "for what comes behind them"
+)
+
 Handler = Callable[[list[Event]], object]
 
 
@@ -31,20 +37,26 @@ Patiently = Callable[[Callable[[], Any]], Any]
 class HandlerSink:
     """Calls a handler. What it did before it raised is done: only its author can undo that."""
 
-    def __init__(self, handler: Handler, retries: int, stop: Flag, patiently: Patiently) -> None:
+    def __init__(
+        self, handler: Handler, retries: int, stop: Flag, patiently: Patiently, remedy: str = NOT_COMMITTED
+    ) -> None:
         self._handler = handler
         self._retries = retries
         self._stop = stop
         self._patiently = patiently
+        self._remedy = remedy
 
     def write(self, batch: Batch[list[Message]]) -> Landed:
         events = [event_of(message) for message in batch.rows]
-        self._patiently(lambda: call(self._handler, events, self._retries, self._stop))
+        self._patiently(lambda: call(self._handler, events, self._retries, self._stop, self._remedy))
         return Landed(rows=len(batch.rows))
 
 
-def call(handler: Handler, events: list[Event], retries: int, stop: Flag) -> None:
-    """Call it, and again after a pause when it raises. Our own errors are not the handler's: they go through."""
+def call(handler: Handler, events: list[Event], retries: int, stop: Flag, remedy: str = NOT_COMMITTED) -> None:
+    """Call it, and again after a pause when it raises. Our own errors are not the handler's: they go through.
+
+    `remedy`: what HandlerFailed says, which depends on when the position moves.
+    """
     for left in range(retries, -1, -1):
         try:
             require_done(handler(events))
@@ -52,10 +64,10 @@ def call(handler: Handler, events: list[Event], retries: int, stop: Flag) -> Non
         except FencepostError:
             raise
         except (SystemExit, GeneratorExit) as error:  # it ends its own work, not the process that commits
-            raise _failed(events, error) from error
+            raise _failed(events, error, remedy) from error
         except Exception as error:
             if left == 0 or stop.is_set():
-                raise _failed(events, error) from error
+                raise _failed(events, error, remedy) from error
             stop.wait(_pause(retries - left))
 
 
@@ -72,10 +84,10 @@ def require_done(result: object) -> None:
     raise Usage(f"the handler returned a {type(result).__name__}: nothing of it has run", "write def, without yield")
 
 
-def _failed(events: list[Event], error: BaseException) -> HandlerFailed:
+def _failed(events: list[Event], error: BaseException, remedy: str) -> HandlerFailed:
     which = str(events[0]) if len(events) == 1 else f"{events[0]} and {len(events) - 1} after it"
     kind = type(error).__name__
     return HandlerFailed(
         f"the handler raised {kind} for {which}: {said(error).removeprefix(f'{kind}: ')}",
-        "nothing from there on is committed: mend the handler, and run again",
+        remedy,
     )

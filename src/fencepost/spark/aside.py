@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -15,6 +14,7 @@ from fencepost.errors import Poison, Refused, Repeated
 from fencepost.model import Span, TopicPartition
 from fencepost.rows import MOST_ASIDE
 from fencepost.sinks.postgres.dead import SCHEMA
+from fencepost.spark.offsets import among
 from fencepost.spark.source import KafkaSource
 
 Letters = Mapping[TopicPartition, pa.RecordBatch]
@@ -39,11 +39,8 @@ class Aside:
 
     def without(self, records: DataFrame) -> DataFrame:
         """The batch without them."""
-        bad = [
-            (f.col("topic") == at.topic) & (f.col("partition") == at.partition) & f.col("offset").isin(sorted(offsets))
-            for at, offsets in self.offsets().items()
-        ]
-        return records.where(~reduce(lambda one, other: one | other, bad)) if bad else records
+        bad = among(self.offsets())
+        return records if bad is None else records.where(~bad)
 
     def leave_out(self, repeated: Repeated) -> None:
         """Their rows are there already: no letter is written for them. Raises it where these are left out already."""
@@ -72,7 +69,7 @@ class Aside:
         span = Span(min(bad), max(bad) + 1)
         records = replace(self.source, headers=True).batch(spark, partition, span)
         micros = f.unix_micros("timestamp").alias("timestamp")  # collected as a time it would lose its zone
-        wanted = records.where(f.col("offset").isin(sorted(bad)))
+        wanted = records.where(among({partition: bad}))  # type: ignore[arg-type]
         found = wanted.select("topic", "partition", "offset", "key", "value", "headers", micros).collect()
         return [_letter(row, bad[row.offset]) for row in found]
 

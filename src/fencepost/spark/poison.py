@@ -12,6 +12,7 @@ from fencepost.errors import FencepostError, Poison, Refused, Unreachable
 from fencepost.halving import bad_ones
 from fencepost.model import Span, TopicPartition
 from fencepost.spark.failures import SparkFailure, translated
+from fencepost.spark.offsets import among
 from fencepost.spark.plan import TaskSpans
 from fencepost.spark.transform import Transform
 
@@ -72,4 +73,5 @@ class PoisonSearch:
 
     def _read(self, partition: TopicPartition, span: Span, skip: set[int]) -> DataFrame:
         records = self.transform.source.batch(self.records.sparkSession, partition, span)
-        return records.where(~f.col("offset").isin(sorted(skip))) if skip else records
+        skipped = among({partition: skip})
+        return records if skipped is None else records.where(~skipped)

@@ -86,6 +86,19 @@ GROUP BY indexrelid
 """
 
 
+_LIMITING = """
+SELECT indexrelid::pg_catalog.regclass::pg_catalog.text FROM pg_catalog.pg_index
+WHERE indrelid = pg_catalog.to_regclass(%s)::pg_catalog.oid AND (indisunique OR indisexclusion) ORDER BY 1
+"""
+
+
+def unique_indexes(connection: Connection, table: str) -> list[str]:
+    """The indexes for which the table may refuse a row because of another one."""
+    with translated(f"look at the indexes of {table!r}"):
+        found = connection.execute(_LIMITING, (table_name(table).as_string(connection),)).fetchall()
+    return [name for (name,) in found]
+
+
 def _require_unique(connection: Connection, table: str, key: Sequence[str]) -> None:
     """Refuse a table in which two rows could have the same key, or a row none; with the statement that mends it."""
     with translated(f"look at the indexes of {table!r}"):
