@@ -34,6 +34,7 @@ class PipelineStatus:
     dead: int | None
     last_batch: datetime | None
     taken_out: list[str] = field(default_factory=list)  # topics that were read once, and are not read any more
+    uncounted: int = 0  # offsets whose rows and dead letters are in none of these numbers
 
 
 def pipeline_status(spec: PipelineSpec) -> PipelineStatus:
@@ -60,4 +61,5 @@ def pipeline_status(spec: PipelineSpec) -> PipelineStatus:
         did.dead if did else None,
         did.last_batch if did else None,
         found.taken_out(spec),
+        did.uncounted if did else 0,
     )

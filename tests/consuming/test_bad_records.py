@@ -11,6 +11,8 @@ from consuming.relays import QUICK
 from fencepost.errors import FencepostError, Poison, Refused
 from fencepost.local import Stack
 from fencepost.model import Batch, Step
+from fencepost.spec import load
+from fencepost.status import pipeline_status
 from spark.flows import Flow
 
 PYTHON: dict[str, Any] = {"engine": "python", "transform": None}
@@ -105,10 +107,10 @@ def test_at_most_once_a_bad_record_stops_the_run_and_the_position_stays(flow: Fl
     assert len(flow.sql("SELECT 1 FROM fencepost.spans WHERE pipeline = %s", flow.name)) == 1
 
 
-def _unique(flow: Flow) -> None:
+def _unique(flow: Flow, how: str = "UNIQUE (id)") -> None:
     flow.sql(
-        f"CREATE TABLE {flow.name} (id bigint UNIQUE, s text, _topic text, _partition integer, _offset bigint, "
-        "_n integer)"
+        f"CREATE TABLE {flow.name} (id bigint, s text, _topic text, _partition integer, _offset bigint, "
+        f"_n integer, {how})"
     )
 
 
@@ -125,8 +127,9 @@ class Crash(FencepostError):
     """The process is gone."""
 
 
-def test_at_least_once_into_a_unique_index_goes_on_after_a_crash_between_the_two_steps(flow: Flow) -> None:
-    _unique(flow)
+@pytest.mark.parametrize("how", ["UNIQUE (id)", "EXCLUDE USING btree (id WITH =)"])
+def test_at_least_once_into_a_unique_index_goes_on_after_a_crash_between_the_two_steps(flow: Flow, how: str) -> None:
+    _unique(flow, how)
     flow.produce(range(20))
 
     def crash(step: Step, _batch: Batch[Any]) -> None:
@@ -140,3 +143,11 @@ def test_at_least_once_into_a_unique_index_goes_on_after_a_crash_between_the_two
     assert flow.run(**PYTHON, guarantee="at-least-once").rows == 10
     assert sorted(flow.landed()) == list(range(30))
     assert flow.positions() == flow.ends()
+
+
+def test_at_most_once_status_says_what_it_has_not_counted(flow: Flow) -> None:
+    flow.produce(range(20), {7: b"{broken"})
+    run = flow.run(**PYTHON, guarantee="at-most-once", on_error="dead_letter")
+    assert (run.rows, run.dead) == (19, 1)
+    told = pipeline_status(load(flow.declare(**PYTHON, guarantee="at-most-once")))
+    assert (told.rows, told.dead, told.uncounted) == (0, 0, 20)

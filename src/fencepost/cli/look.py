@@ -32,6 +32,8 @@ def status(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) ->
             f"{found.rate:,.0f} rows/s over the last minute, {found.rows:,} rows landed, {found.dead:,} put aside, "
             f"last batch {last}"
         )
+    if found.uncounted:
+        say(f"not counted in that: {found.uncounted:,} offsets, whose position moved before anything was written")
 
 
 def peek(

@@ -196,6 +196,7 @@ class Activity:
     dead: int
     rows_last_minute: int
     last_batch: datetime | None
+    uncounted: int = 0  # offsets of which nobody knows how many rows came
 
 
 def activity(connection: Connection, schema: str, pipeline: str) -> Activity:
@@ -205,7 +206,9 @@ def activity(connection: Connection, schema: str, pipeline: str) -> Activity:
         "SELECT coalesce(pg_catalog.sum(rows), 0)::bigint AS rows, coalesce(pg_catalog.sum(dead), 0)::bigint AS dead, "
         "coalesce(pg_catalog.sum(rows) FILTER "
         "(WHERE landed_at > pg_catalog.clock_timestamp() - interval '1 minute'), 0)::bigint "
-        "AS rows_last_minute, pg_catalog.max(landed_at) AS last_batch FROM {schema}.spans WHERE pipeline = %s",
+        "AS rows_last_minute, pg_catalog.max(landed_at) AS last_batch, "
+        "coalesce(pg_catalog.sum(end_offset - start_offset) FILTER (WHERE rows IS NULL), 0)::bigint AS uncounted "
+        "FROM {schema}.spans WHERE pipeline = %s",
         schema,
     )
     with translated("read the spans"), connection.cursor(row_factory=class_row(Activity)) as cursor:

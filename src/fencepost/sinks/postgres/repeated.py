@@ -55,7 +55,8 @@ def find_repeated(
 
 
 def is_unique(refusal: Refused) -> bool:
-    return isinstance(refusal.__cause__, psycopg.errors.UniqueViolation)
+    """Because of another row: a unique index, or what is more general, an exclusion constraint."""
+    return isinstance(refusal.__cause__, psycopg.errors.UniqueViolation | psycopg.errors.ExclusionViolation)
 
 
 def _same(names: Sequence[str]) -> sql.Composed:
