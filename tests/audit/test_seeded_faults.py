@@ -370,3 +370,21 @@ def test_a_pipeline_that_does_not_drain_in_time_leaves_the_verdict_open(shop: Sh
     assert (found.verdict, "drain" in found.undecided) == (Verdict.INCONCLUSIVE, True)
     shop.carry()
     assert audit(shop.request(engine=EngineChoice.PYTHON), patience=10).verdict is Verdict.HOLDS
+
+
+def test_rows_of_a_topic_that_was_made_anew_are_not_taken_for_doubles(
+    shop: Shop, audited: Callable[..., Audit]
+) -> None:
+    shop.sql(f"CREATE TABLE {shop.name}_once AS TABLE {shop.name}")
+    shop.sql(f"INSERT INTO {shop.name} TABLE {shop.name}_once")
+    assert audited(shop).verdict is Verdict.BROKEN
+    shop.sql(
+        f"INSERT INTO {shop.name}_own.spans (pipeline, topic, partition, start_offset, end_offset, owner, rows, dead) "
+        f"SELECT pipeline, topic || '@old', partition, start_offset, end_offset, owner, rows, dead "
+        f"FROM {shop.name}_own.spans"
+    )
+    found = audited(shop)
+    assert (found.verdict, named(found)) == (Verdict.INCONCLUSIVE, [])
+    assert "40 events have more rows than they should" in found.hops[-1].undecided
+    shop.sql(f"DELETE FROM {shop.name} WHERE _offset = 3")
+    assert audited(shop).verdict is Verdict.BROKEN  # what is lost is lost

@@ -47,6 +47,11 @@ class SpanCount:
         return max(self.rows - self.landed.rows, 0) if self.landed.rows is not None else 0
 
 
+def made_anew(spans: Sequence[LandedSpan]) -> list[str]:
+    """The topics of which an earlier one of the same name was carried too: its spans are kept as `topic@id`."""
+    return sorted({topic for topic, at, _ in (landed.partition.topic.partition("@") for landed in spans) if at})
+
+
 def breaks(spans: Sequence[LandedSpan], positions: Mapping[TopicPartition, int]) -> Iterator[Finding]:
     """Where a partition's spans do not follow each other in the order of their commits, or end beside its position."""
     reached: dict[TopicPartition, int] = {}
