@@ -36,6 +36,9 @@ FOLLOWED = {
     ),
     "convert it (keytool -importkeystore -srckeystore {} -destkeystore key.p12 -deststoretype PKCS12), then set it to "
     "that file, and ssl.keystore.type=PKCS12": "test_java_stores_are_converted_by_keytool",
+    "openssl pkcs8 -topk8 -nocrypt -in {} -out client.pk8.pem, and give sslkey=client.pk8.pem; {}": (
+        "test_a_key_becomes_one_that_jdbc_reads_by_openssl"
+    ),
     "with a pipeline file of name {} and {}, ": "test_a_handler_with_outputs_goes_over_records_that_are_gone",
     "with a pipeline file of name {} and this sink, ": (
         "test_events_that_go_into_a_table_without_a_file_go_over_records_that_are_gone"

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from consuming.relays import Relay
+from fencepost.audit.jdbc import _certificate
 from fencepost.cluster.settings import librdkafka_settings
 from fencepost.consuming.consumer import consume
 from fencepost.consuming.events import Event
@@ -112,3 +113,17 @@ def test_java_stores_are_converted_by_keytool(tmp_path: Path, tools: str) -> Non
     }
     given = librdkafka_settings({"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SSL", **pem, **own})
     Producer(given)  # librdkafka opens both files, and raises where it cannot read them
+
+
+def test_a_key_becomes_one_that_jdbc_reads_by_openssl(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "my key.pem", tmp_path / "client.crt"
+    _typed("openssl genrsa -traditional -out 'my key.pem' 2048", tmp_path)
+    certificate.write_text("-")
+    given = {"sslcert": str(certificate), "sslkey": str(key)}
+    with pytest.raises(Usage) as refused:
+        _certificate(given)
+    command, _, settings = refused.value.remedy.partition(", and give ")
+    _typed(command, tmp_path)
+    name, _, file = settings.partition(";")[0].partition("=")
+    assert _certificate({**given, name: str(tmp_path / file)})["pemKeyAlgorithm"] == "RSA"
+    assert (tmp_path / file).stat().st_mode & 0o077 == 0
