@@ -68,6 +68,7 @@ def test_a_pipeline_of_json_lands_each_record_or_puts_it_aside(
 
 
 @pytest.mark.proof
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["string", *OTHERS])
 def test_both_engines_give_the_same_rows_and_put_the_same_records_aside(
     stack: Stack, topic: str, declare: Declare, database: psycopg.Connection[Any], fencepost: Command, kind: str
@@ -91,6 +92,7 @@ def test_both_engines_give_the_same_rows_and_put_the_same_records_aside(
 
 
 @pytest.mark.proof
+@pytest.mark.timeout(900)
 def test_a_time_that_spark_cannot_read_is_named_and_the_other_engine_takes_it(
     stack: Stack, topic: str, declare: Declare, database: psycopg.Connection[Any], fencepost: Command
 ) -> None:
