@@ -18,7 +18,7 @@ def conformed(made: pa.RecordBatch, wanted: pa.Schema, loose: str, function: obj
     Raises Refused for a column that is missing, strange or there twice, or of a type that means something else; what
     Arrow raises for a value that the wanted type does not hold.
     """
-    if made.schema.equals(wanted):
+    if made.schema.equals(wanted, check_metadata=True):  # which says whether a text is JSON
         return made
     _require_names(made.schema.names, wanted.names, function)
     columns = [made.column(field.name) if field.name == loose else _as(made, field, function) for field in wanted]
