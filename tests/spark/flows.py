@@ -239,7 +239,7 @@ class Flow:
         """Does a writer of the pipeline stand in an open transaction and in a COPY that waits for more rows?"""
         writers = self.sql(
             "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND state = 'active' "
-            "AND wait_event = 'ClientRead' AND query LIKE 'COPY%%'",
+            "AND wait_event = 'ClientRead' AND query LIKE '%%COPY%%'",
             writer_name(self.name, "fencepost"),
         )
         return bool(writers)
