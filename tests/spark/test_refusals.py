@@ -137,7 +137,7 @@ FUNCTIONS = {
     # what is in the file, how it is called, and what is said of it
     "def f(events): raise ValueError('boom')": ("spark", "ValueError: boom"),
     "def f(events): return 7": ("spark", "returned int"),
-    "def f(events": ("spark", "SyntaxError"),
+    "def f(events": ("spark", "was never closed"),
     "def f(rows): return rows.slice(rows.column('id')[0].as_py())": ("arrow", "IndexError"),
     "import no_such_module": ("arrow", "no_such_module"),
 }
