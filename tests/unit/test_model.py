@@ -74,6 +74,7 @@ def test_every_error_has_an_exit_code_of_the_table() -> None:
         "Unknown": 5,
         "Refused": 1,
         "Poison": 1,
+        "Repeated": 1,
         "InputCut": 1,
         "PositionLost": 1,
         "TopicRecreated": 1,
