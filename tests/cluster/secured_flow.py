@@ -57,7 +57,7 @@ class SecuredFlow:
     def allow_reading(self) -> None:
         """Kafka's rights, as docs/security.md has them."""
         self.broker.allow(ResourceType.TOPIC, self.name, AclOperation.READ, AclOperation.DESCRIBE_CONFIGS)
-        self.broker.allow(ResourceType.GROUP, self.name, AclOperation.READ)
+        self.broker.allow(ResourceType.GROUP, f"fencepost.{self.name}", AclOperation.READ)
 
     def allow_auditing(self) -> None:
         self.broker.allow(ResourceType.GROUP, "fencepost-reader-", AclOperation.DESCRIBE, prefix=True)
