@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from model.case import Case, Existing, Record, Slot
+from model.making import unreadable
 from model.seen import Place, Seen
 
 IN_A_ROW = 10  # so many bad records and no good one stop a run, unless the pipeline says otherwise
@@ -59,6 +60,8 @@ def unholdable(case: Case) -> str:
 
 
 def _may_stop(world: Behind, before: Mapping[Slot, int], bad: set[Place]) -> bool:
+    if any(unreadable(world.case, world.log[slot][offset]) for slot, offset in bad if offset >= world.positions[slot]):
+        return True
     if not world.case.dead_letter:
         return any(offset >= world.positions[slot] for slot, offset in bad)
     if world.case.max_share is not None and world.case.max_share >= 1:

@@ -13,7 +13,7 @@ from typing import Any
 
 from model.case import Case, Change, Existing, Record, Slot
 from model.ending import ended_so, went_on
-from model.making import Made, Row, made_of, refusal, wrong_types
+from model.making import Made, Row, made_of, refusal, unreadable, wrong_types
 from model.seen import Place, Seen
 
 
@@ -93,7 +93,7 @@ class World:
             made = made_of(self.case, record, offset)
             must, may = self._bad(made, mixed)
             is_dead = new[place] > self._allowed[place]
-            if must and not self.case.dead_letter:
+            if must and (not self.case.dead_letter or unreadable(self.case, record)):
                 yield f"{place} went by, though it is bad ({made.reason or must}): {record!r}"
             elif must and not is_dead:
                 yield f"{place} is not among the dead letters, though it is bad ({made.reason or must}): {record!r}"

@@ -21,8 +21,8 @@ FOLLOWED = {
     "say where to go on with `fencepost positions set`, or use an empty table": (
         "test_offsets_name_every_partition_where_nobody_knows_how_far_the_others_were_read"
     ),
-    "`engine: python` takes it or puts it aside; or go on behind it with `fencepost positions set`": (
-        "test_a_time_that_spark_cannot_read_is_named_and_the_other_engine_takes_it"
+    "set batch: {records: 1} and run again: then all before it is carried, and the way over it is told": (
+        "test_a_time_that_spark_cannot_read_is_gone_over_and_nothing_else_is"
     ),
     "fencepost topic create": "test_a_topic_that_is_missing_is_made_where_it_is_missing",
     "`fencepost init FOLDER`, then in it `fencepost init --db --role NAME`": (

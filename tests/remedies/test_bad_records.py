@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 
 from consuming.relays import Relay
+from fencepost.cluster.topics import TopicRequest, create_topic
 from fencepost.errors import FencepostError, Poison, Refused
 from fencepost.local import Stack
+from remedies.following import follow
+from spark.flows import Flow
 
+ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 PARSES = """
 import json, pyarrow as pa
 
@@ -72,3 +77,32 @@ def test_before_a_topic_a_bad_record_is_mended_in_the_transform(stack: Stack, tm
     assert "without source.schema, and parse it there" in refused.value.remedy
     relay.run(transform={"arrow": "mine.py:parsed"})
     assert relay.arrived() == Counter({**dict.fromkeys(set(range(40)) - {7}, 1), -1: 1})
+
+
+class AnyTime(Flow):
+    """Its topic takes every timestamp."""
+
+    def make_topic(self) -> None:
+        create_topic(self.cluster, TopicRequest(self.name, self.partitions, config=ANY_TIME))
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("setting", ["stop", "dead_letter"])
+def test_a_time_that_spark_cannot_read_is_gone_over_and_nothing_else_is(
+    stack: Stack, tmp_path: Path, setting: str
+) -> None:
+    flow = AnyTime(stack, tmp_path)
+    flow.produce(range(8), {1: b"no JSON"} if setting == "dead_letter" else None)
+    producer = Producer(flow.kafka)
+    producer.produce(flow.name, b'{"id": 8}', partition=0, timestamp=2**63 // 1000 + 1)  # offset 4
+    assert producer.flush(60) == 0
+    flow.produce(range(9, 12))
+    with pytest.raises(Refused, match=f"{flow.name}/0 offset 4: it has a timestamp that Spark cannot read") as found:
+        flow.run(on_error=setting)
+    with pytest.raises(Refused, match=f"{flow.name}/0 offset 4: it has a timestamp that Spark cannot read") as alone:
+        flow.run(on_error=setting, **_setting(found.value))
+    assert flow.positions()[0] == 4
+    follow(alone.value, flow.folder / f"{flow.name}.yml")
+    flow.run(on_error=setting)
+    assert Counter(flow.landed()) == Counter(set(range(12)) - {8} - ({1} if setting == "dead_letter" else set()))

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -22,9 +21,10 @@ from fencepost.audit.hop import Ranges
 from fencepost.audit.jdbc import jdbc
 from fencepost.audit.loading import LOG
 from fencepost.audit.rerun import names
-from fencepost.errors import Refused
+from fencepost.errors import Refused, Unreachable
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, TopicPartition
 from fencepost.rows import RowShape
+from fencepost.spark.failures import SparkFailure, translated
 from fencepost.spark.session import open_session
 from fencepost.spark.source import READING, KafkaSource, spark_options
 from fencepost.spark.transform import resolve
@@ -227,5 +227,8 @@ def _by_topic(places: Mapping[TopicPartition, T]) -> dict[str, dict[int, T]]:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except PySparkException as error:
-        raise Refused(f"the audit's query failed on Spark: {str(error).splitlines()[0]}") from error
+    except SparkFailure as error:
+        failure = translated(error)
+        if isinstance(failure, Unreachable):
+            raise failure from error
+        raise Refused(f"the audit's query failed on Spark: {failure.message}") from error

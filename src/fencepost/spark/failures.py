@@ -8,7 +8,9 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from fencepost.cluster.positions import set_command
 from fencepost.errors import FencepostError, Refused, Unreachable
+from fencepost.model import TopicPartition
 
 SparkFailure = (PySparkException, Py4JJavaError)
 
@@ -28,12 +30,25 @@ def translated(error: Exception) -> FencepostError:
     reason = _reason(error, causes)
     if any(_is_a(cause, PASSING) for cause in causes):
         return Unreachable(f"Kafka does not answer Spark: {reason}", "see the brokers")
-    if any(_is_of_a_time(cause) for cause in causes):
-        return Refused(
-            f"a record has a timestamp that Spark cannot read, beyond the year 294246: {reason}",
-            "`engine: python` takes it or puts it aside; or go on behind it with `fencepost positions set`",
-        )
+    if of_a_time(error):
+        return Refused(f"a record has a timestamp that Spark cannot read, beyond the year 294246: {reason}")
     return Refused(f"Spark refused the batch: {reason}", "mend the transform, or what it reads")
+
+
+def of_a_time(error: Exception) -> bool:
+    """Is it because of a record's timestamp? Spark's Kafka source multiplies it before anything of ours sees it."""
+    return any(_is_of_a_time(cause) for cause in _causes(error))
+
+
+def unreadable(partition: TopicPartition, offset: int, position: int) -> Refused:
+    """A record with such a timestamp, by its place. `position`: where the batch begins that holds it."""
+    aside = "`engine: python` takes it or puts it aside, where the transform needs no Spark"
+    behind = f"go on behind it: {set_command({partition: offset + 1})}"
+    before = "set batch: {records: 1} and run again: then all before it is carried, and the way over it is told"
+    return Refused(
+        f"{partition} offset {offset}: it has a timestamp that Spark cannot read, beyond the year 294246",
+        f"{aside}; or {behind if position == offset else before}",
+    )
 
 
 def _causes(error: Exception) -> Iterator[Any]:
@@ -46,7 +61,6 @@ def _causes(error: Exception) -> Iterator[Any]:
 
 
 def _is_of_a_time(cause: Any) -> bool:
-    """Spark's Kafka source multiplies a record's milliseconds, before anything of ours sees the record."""
     source = "org.apache.spark.sql.kafka010."
     return _is_a(cause, ("java.lang.ArithmeticException",)) and any(
         frame.getClassName().startswith(source) for frame in cause.getStackTrace()

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from fencepost.errors import FencepostError, Poison, Refused, Unreachable
 from fencepost.halving import bad_ones
 from fencepost.model import Span, TopicPartition
-from fencepost.spark.failures import SparkFailure, translated
+from fencepost.spark.failures import SparkFailure, of_a_time, translated, unreadable
 from fencepost.spark.offsets import among
 from fencepost.spark.plan import TaskSpans
 from fencepost.spark.transform import Transform
@@ -34,6 +34,26 @@ class PoisonSearch:
         if not found:
             raise failure
         return found
+
+    def unreadable(self) -> Refused | None:
+        """The first record whose timestamp Spark cannot read; None where it reads them all."""
+        for partition, span in self.spans:
+
+            def why(start: int, end: int, at: TopicPartition = partition) -> str | None:
+                return self._not_read(at, Span(start, end))
+
+            if found := bad_ones(span.start, span.end, why, 1):
+                return unreadable(partition, found[0][0], span.start)
+        return None
+
+    def _not_read(self, partition: TopicPartition, span: Span) -> str | None:
+        try:
+            self._read(partition, span, set()).write.format("noop").mode("overwrite").save()
+        except SparkFailure as error:
+            if not of_a_time(error):
+                raise
+            return "its timestamp"
+        return None
 
     def _in(self, partition: TopicPartition, span: Span, known: Mapping[TopicPartition, set[int]]) -> Poison | None:
         malformed = list(self._malformed(partition, span, known.get(partition, set())))
@@ -68,6 +88,8 @@ class PoisonSearch:
             failure = translated(error)
             if isinstance(failure, Unreachable):
                 raise failure from None
+            if of_a_time(error):
+                raise  # it is not the transform's, and no attempt can go without the record
             return failure.message
         return None
 

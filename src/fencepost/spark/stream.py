@@ -24,7 +24,7 @@ from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.traits import TRAITS
 from fencepost.spark import plan, scratch
 from fencepost.spark.aside import Aside
-from fencepost.spark.failures import SparkFailure, translated
+from fencepost.spark.failures import SparkFailure, of_a_time, translated
 from fencepost.spark.lookout import SILENCE, Guard, Lookout, unguarded
 from fencepost.spark.password import Login
 from fencepost.spark.poison import PoisonSearch
@@ -127,7 +127,12 @@ class BatchStream:
         spans = plan.spans_of(records)
         if any(partition not in self.tenure.positions for partition, _ in spans):
             raise PartitionsAdded
-        landed = self._landed(records, spans)
+        try:
+            landed = self._landed(records, spans)
+        except SparkFailure as error:
+            if of_a_time(error) and (place := self._search(records, spans).unreadable()):
+                raise place from error
+            raise
         return BatchDone(
             number,
             {partition: span.end for partition, span in spans},
@@ -186,6 +191,8 @@ class BatchStream:
             if isinstance(failure, Unreachable):
                 raise failure from error
             self.require_readable(dict(spans))  # where records are gone, reading fails as it does for bad ones
+            if of_a_time(error):
+                raise  # whatever else is bad: the batch cannot be read
             return {}, self._search(records, spans).find(failure, aside.offsets())
 
     def _search(self, records: DataFrame, spans: plan.TaskSpans) -> PoisonSearch:
