@@ -256,7 +256,7 @@ def _limited(spec: PipelineSpec, plan: Plan) -> Iterator[str]:
     said = f"mode: append into a table with a unique index ({', '.join(names)}): a second row of a key is a bad record"
     if spec.guarantee is not Guarantee.AT_LEAST_ONCE:
         yield f"{said}; nothing else comes twice under {spec.guarantee}"
-    elif plan.face == "direct" and set(PLACE) <= plan.columns.keys():
+    elif set(PLACE) <= plan.columns.keys():
         yield f"{said}; rows that are there already after a crash, the same in every column, are left out"
     else:
         yield f"{said}, and so are the rows that are there already after a crash: use mode: dedupe"

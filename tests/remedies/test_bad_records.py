@@ -15,6 +15,7 @@ from consuming.relays import Relay
 from fencepost.cluster.topics import TopicRequest, create_topic
 from fencepost.errors import FencepostError, Poison, Refused
 from fencepost.local import Stack
+from fencepost.model import Batch, Step
 from remedies.following import follow
 from spark.flows import Flow
 
@@ -106,3 +107,23 @@ def test_a_time_that_spark_cannot_read_is_gone_over_and_nothing_else_is(
     follow(alone.value, flow.folder / f"{flow.name}.yml")
     flow.run(on_error=setting)
     assert Counter(flow.landed()) == Counter(set(range(12)) - {8} - ({1} if setting == "dead_letter" else set()))
+
+
+def test_rows_that_may_be_there_already_go_on_with_dedupe(stack: Stack, tmp_path: Path) -> None:
+    relay = Relay(stack, tmp_path, partitions=1)
+    relay.sql(f"CREATE TABLE {relay.name} (id bigint PRIMARY KEY, s text)")
+    relay.produce(range(20))
+
+    def crash(step: Step, _batch: Batch[Any]) -> None:
+        if step is Step.WRITTEN:
+            raise FencepostError("killed between the two steps")
+
+    plain: dict[str, Any] = {"guarantee": "at-least-once", "options": {"provenance": False}}
+    with pytest.raises(FencepostError, match="killed"):
+        relay.run(crash, **plain)
+    with pytest.raises(Refused, match="duplicate key") as refused:
+        relay.run(**plain)
+    key = re.findall(r"Key \((\w+)\)", refused.value.message)
+    relay.produce(range(20, 30))
+    relay.run(**{**plain, "options": {**plain["options"], **_setting(refused.value), "key": key}})
+    assert Counter(relay.landed()) == Counter(range(30))

@@ -146,6 +146,30 @@ def test_the_other_guarantees_double_or_lose_a_whole_batch(flow: Flow, tmp_path:
     assert flow.stages() == []
 
 
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", ["aggregate", "merge"])
+def test_at_least_once_into_a_unique_index_goes_on_after_a_crash_between_the_two_steps(
+    flow: Flow, tmp_path: Path, kind: str
+) -> None:
+    """What a group gives is not made anew without the records whose rows are there: it would be another row."""
+    query, _, rows = LANDS[kind]
+    parts: dict[str, Any] = {"transform": {"sql": query}, "guarantee": "at-least-once"}
+    flow.sql(
+        f"CREATE TABLE {flow.name} (id bigint UNIQUE, n bigint, _topic text, _partition integer, _offset bigint, "
+        "_n integer)"
+    )
+    flow.produce(IDS)
+    with pytest.raises(Crash):
+        flow.run(see=CrashPoint(Step.WRITTEN, flow.partition(1), Deed.FAIL, tmp_path / "witness"), **parts)
+    assert flow.positions() == {0: 0, 1: 0}
+    (said,) = (one for one in plan_pipeline(load(flow.declare(**parts)), offline=False).warnings if "append" in one)
+    assert said.endswith("the same in every column, are left out")
+    flow.run(**parts)
+    assert flow.positions() == {0: 50, 1: 50}
+    assert sorted(flow.sql(f"SELECT id, n, _partition, _offset FROM {flow.name}")) == rows
+    assert flow.stages() == []
+
+
 def test_an_attempt_that_failed_after_it_was_done_does_not_count(flow: Flow, tmp_path: Path) -> None:
     flow.produce(IDS)
     witness = tmp_path / "witness"

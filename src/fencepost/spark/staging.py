@@ -100,7 +100,7 @@ class Staging:
                 attempts, troubles = self._fill(rows, stage, empty)
                 if troubles:
                     return {}, troubles
-                staged = Staged(stage, tuple(attempts), letters)
+                staged = Staged(stage, tuple(attempts), letters, self.guarantee is Guarantee.AT_LEAST_ONCE)
                 batch: Batch[Any] = Batch(spans, staged, self.tenure)
                 landed = deliver(self.guarantee, batch, store, store, self.see)
         return dict.fromkeys(spans, landed) if landed.already else dict(staged.shares(spans)), []

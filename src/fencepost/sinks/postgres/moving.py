@@ -15,7 +15,8 @@ from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import offsets_in
 from fencepost.sinks.postgres.merging import TRIES, Merging
-from fencepost.sinks.postgres.poison import find_staged_poison
+from fencepost.sinks.postgres.poison import begin_anew, find_staged_poison
+from fencepost.sinks.postgres.repeated import is_unique, not_there, untold
 from fencepost.sinks.postgres.session import Connection, table_name, translated
 from fencepost.sinks.postgres.stage import ATTEMPT, Attempt, Counts, Stage
 
@@ -29,6 +30,7 @@ class Staged:
     stage: Stage
     attempts: tuple[Attempt, ...]  # those whose results Spark returned, one of each task
     letters: Mapping[TopicPartition, pa.RecordBatch]  # records that were put aside
+    repeats: bool = False  # at least once: an earlier attempt may have moved the same rows
 
     @property
     def rows(self) -> int:
@@ -68,12 +70,15 @@ class Staged:
 
 
 def move(connection: Connection, batch: Batch[Staged]) -> Landed:
-    """As the first thing in the caller's transaction. Raises Unreachable, and Refused or Poison for bad rows."""
+    """As the first thing in the caller's transaction. Raises Unreachable, and Refused or Poison for bad rows.
+
+    Rows that are in the table already count as moved.
+    """
     staged = batch.rows
     staged.require_whole(connection)
     try:
         if staged.rows:
-            _insert(connection, staged)
+            _insert_all(connection, staged)
     except Refused as refusal:
         raise _named(connection, batch, refusal) from refusal.__cause__
     for letters in staged.letters.values():
@@ -81,8 +86,24 @@ def move(connection: Connection, batch: Batch[Staged]) -> Landed:
     return Landed(staged.rows, sum(letters.num_rows for letters in staged.letters.values()))
 
 
-def _insert(connection: Connection, staged: Staged, only: Part | None = None) -> None:
+def _insert_all(connection: Connection, staged: Staged) -> None:
+    """Where the table takes a row only once, and an earlier attempt may have moved it: what is not there yet."""
+    try:
+        _insert(connection, staged)
+    except Refused as refusal:
+        if not (staged.repeats and staged.stage.merge is None and is_unique(refusal)):
+            raise
+        if not staged.stage.provenance:
+            raise untold(refusal) from refusal.__cause__
+        begin_anew(connection)
+        _insert(connection, staged, again=True)
+
+
+def _insert(connection: Connection, staged: Staged, only: Part | None = None, again: bool = False) -> None:
+    """`only`: what came of this part. `again`: what is not in the table yet."""
     stage, source = staged.stage, _source(staged, only)
+    if again:
+        source = not_there(stage.table, stage.columns, source)
     with translated(f"move rows into {stage.table!r}"):
         if stage.merge:
             # while bad rows are looked for, the transaction must not be begun anew
@@ -121,14 +142,15 @@ def _source(staged: Staged, only: Part | None) -> sql.Composed:
 
 def _named(connection: Connection, batch: Batch[Staged], refusal: Refused) -> Refused:
     """The refusal with the offsets of the records that caused it, where the rows know where they came from."""
-    if not batch.rows.stage.provenance:
+    staged = batch.rows
+    if not staged.stage.provenance:
         return refusal
     for partition, span in sorted(batch.spans.items()):
 
         def attempt(offsets: Span, partition: TopicPartition = partition) -> None:
-            _insert(connection, batch.rows, (partition, offsets))
+            _insert(connection, staged, (partition, offsets), staged.repeats and staged.stage.merge is None)
 
-        found = find_staged_poison(connection, partition, span, attempt, refusal, batch.rows.stage.most_bad)
+        found = find_staged_poison(connection, partition, span, attempt, refusal, staged.stage.most_bad)
         if isinstance(found, Poison):
             return found
     return refusal

@@ -16,6 +16,7 @@ from fencepost.halving import bad_ones
 from fencepost.model import Span, TopicPartition
 from fencepost.sinks.postgres.copying import BEFORE_COPY, Copier
 from fencepost.sinks.postgres.own_session import begin
+from fencepost.sinks.postgres.repeated import is_unique
 from fencepost.sinks.postgres.session import Connection, translated
 
 MOST = 100  # that are named at once, where the run stops for one
@@ -27,12 +28,14 @@ def find_poison(
     partition: TopicPartition | None,
     refusal: Refused,
     most: int = MOST,
+    repeats: bool = False,
 ) -> Refused:
     """The copier's refusal with the offsets of the rows that caused it, where the rows know where they came from.
 
     The refusal itself where none of them is to blame. `partition`: None where rows came from several, and say
-    themselves which. Raises Refused where the table's types are not what they were: that is no row's fault. Leaves the
-    transaction with what was tried in it: the caller rolls it back.
+    themselves which. `repeats`: rows may be there already, so what only a unique index keeps out is not bad. Raises
+    Refused where the table's types are not what they were: that is no row's fault. Leaves the transaction with what
+    was tried in it: the caller rolls it back.
     """
     if not copier.refused:
         return refusal
@@ -48,7 +51,7 @@ def find_poison(
     def attempt(part: Span) -> None:
         copier.copy(rows.slice(part.start, part.end - part.start))
 
-    found = _search(connection, Span(0, rows.num_rows), attempt, most, copier.require_types)
+    found = _search(connection, Span(0, rows.num_rows), attempt, most, copier.require_types, repeats)
     return poison_of(rows, found, partition) if found else refusal
 
 
@@ -86,9 +89,12 @@ def _search(
     attempt: Callable[[Span], None],
     most: int,
     first: Callable[[], None] = lambda: None,
+    repeats: bool = False,
 ) -> list[tuple[int, str]]:
     def why(start: int, end: int) -> str | None:
-        return _refused(connection, lambda: attempt(Span(start, end)))
+        refusal = _refused(connection, lambda: attempt(Span(start, end)))
+        there = repeats and end - start == 1 and refusal is not None and is_unique(refusal)
+        return None if refusal is None or there else refusal.message
 
     with translated("look for the records that were refused"):
         begin_anew(connection)
@@ -105,7 +111,7 @@ def begin_anew(connection: Connection) -> None:
         begin(connection)
 
 
-def _refused(connection: Connection, attempt: Callable[[], None]) -> str | None:
+def _refused(connection: Connection, attempt: Callable[[], None]) -> Refused | None:
     """Why the table does not take these rows; None when it does, and then it keeps them."""
     connection.execute("SAVEPOINT probe")
     try:
@@ -114,6 +120,6 @@ def _refused(connection: Connection, attempt: Callable[[], None]) -> str | None:
         if not refusal.about_values:
             raise
         connection.execute("ROLLBACK TO probe")
-        return refusal.message
+        return refusal
     connection.execute("RELEASE probe")
     return None

@@ -23,7 +23,7 @@ from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.moving import Staged
 from fencepost.sinks.postgres.poison import MOST, begin_anew, find_poison
 from fencepost.sinks.postgres.reading import stored_positions
-from fencepost.sinks.postgres.repeated import find_repeated, is_unique
+from fencepost.sinks.postgres.repeated import find_repeated, is_unique, knows_place, untold
 from fencepost.sinks.postgres.session import Connection, connect, mark_as_writer, transaction
 from fencepost.sinks.postgres.stage import drop_stages
 
@@ -243,11 +243,15 @@ class PostgresStore:
     def _named(self, connection: Connection, copier: Copier, place: TopicPartition, refusal: Refused) -> Refused:
         """The refusal with the records that caused it, where they can be told."""
         own = self._settings
-        if own.guarantee == Guarantee.AT_LEAST_ONCE and is_unique(refusal):
+        repeats = own.guarantee == Guarantee.AT_LEAST_ONCE
+        if repeats and is_unique(refusal):
+            if not knows_place(own.columns):
+                return untold(refusal)
             begin_anew(connection)
             if repeated := find_repeated(connection, own.table, own.columns, copier.refused, place, refusal):
                 return repeated
-        return find_poison(connection, copier, place, refusal, own.most_bad)
+            repeats = False
+        return find_poison(connection, copier, place, refusal, own.most_bad, repeats)
 
 
 class PostgresTransaction:
