@@ -29,7 +29,8 @@ def find(spec: PipelineSpec, origin: str) -> Found:
     """`group:NAME` or `checkpoint:FOLDER`."""
     kind, _, name = origin.partition(":")
     if kind == "group" and name:
-        return of_group(Cluster(spec.kafka), name, spec.source.origins)
+        with Cluster(spec.kafka) as cluster:
+            return of_group(cluster, name, spec.source.origins)
     if kind == "checkpoint" and name:
         return of_checkpoint(_folder(name), spec.source.origins)
     raise Usage(f"--from {origin}: neither a group nor a checkpoint", "write group:NAME or checkpoint:FOLDER")

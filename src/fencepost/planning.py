@@ -264,14 +264,14 @@ def _limited(spec: PipelineSpec, plan: Plan) -> Iterator[str]:
 
 def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Plan:
     """Where it would resume and how much waits there, and whether the target fits."""
-    cluster = Cluster(spec.kafka)
-    topic = TopicReader(cluster, *spec.source.origins)
-    fitting, exists = _target(spec, cluster, columns)
-    stored = standing(spec)
-    stored.require_same(spec.name, topic.topic_ids)
-    resume = topic.positions(stored.positions, spec.source.start, skip_gone=not spec.source.fail_on_data_loss)
-    ends = topic.ends(resume)
-    facts = [facts for name in _topics(spec) if (facts := topic_facts(cluster, name))]
+    with Cluster(spec.kafka) as cluster:
+        topic = TopicReader(cluster, *spec.source.origins)
+        fitting, exists = _target(spec, cluster, columns)
+        stored = standing(spec)
+        stored.require_same(spec.name, topic.topic_ids)
+        resume = topic.positions(stored.positions, spec.source.start, skip_gone=not spec.source.fail_on_data_loss)
+        ends = topic.ends(resume)
+        facts = [facts for name in _topics(spec) if (facts := topic_facts(cluster, name))]
     limits = [finding for each in facts for finding in topic_findings(each)]
     plan = replace(plan, columns=fitting, target_exists=exists)
     return replace(

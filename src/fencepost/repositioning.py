@@ -63,13 +63,15 @@ def propose(spec: PipelineSpec, to: Start, topic: str | None = None, complete: b
     """
     topics = [spec.source.one(topic)] if topic else list(spec.source.origins)
     found = standing(spec)
-    reader = TopicReader(Cluster(spec.kafka), *topics)
+    named = by_place(to, topics) if isinstance(to, Mapping) else None
+    with Cluster(spec.kafka) as cluster:
+        reader = TopicReader(cluster, *topics)
+        after = reader.positions({}, "earliest" if named is not None else to)
+        if named is not None:
+            require_held(named, after, reader.ends(after), "--to")
     stale = {row.topic for row in found.rows if row.topic_id and row.topic_id != reader.topic_ids.get(row.topic)}
     before = {at: position for at, position in found.positions.items() if at.topic not in stale}
-    named = by_place(to, topics) if isinstance(to, Mapping) else None
-    after = reader.positions({}, "earliest" if named is not None else to)
     if named is not None:
-        require_held(named, after, reader.ends(after), "--to")
         if complete:
             _require_complete(named, before, after)
         after |= {at: before[at] for at in after if at in before} | named

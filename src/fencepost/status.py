@@ -38,8 +38,9 @@ class PipelineStatus:
 
 
 def pipeline_status(spec: PipelineSpec) -> PipelineStatus:
-    topic = TopicReader(Cluster(spec.kafka), *spec.source.origins)
-    first, end = topic.bounds(topic.require_same())
+    with Cluster(spec.kafka) as cluster:
+        topic = TopicReader(cluster, *spec.source.origins)
+        first, end = topic.bounds(topic.require_same())
     found = standing(spec)
     stored = {TopicPartition(row.topic, row.partition): row for row in found.rows}
     did = found.activity

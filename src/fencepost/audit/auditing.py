@@ -211,7 +211,8 @@ class _Auditor:
     def _carried(self) -> Ranges:
         """From where each partition began to be carried, up to its end now."""
         begun = self._scope.carried
-        ends = committed_ends(Cluster(self._request.kafka), list(self._scope.ends))
+        with Cluster(self._request.kafka) as cluster:
+            ends = committed_ends(cluster, list(self._scope.ends))
         first = {at: max(start, begun.get(at, start)) for at, start in self._scope.first.items()}
         return {at: Span(first[at], max(first[at], end)) for at, end in ends.items() if at in first}
 

@@ -64,11 +64,12 @@ def receipt(
     TopicRecreated where the topic is another one now.
     """
     at = TopicPartition(spec.source.one(topic), partition)
-    log = _Log(spec, at, offset)
-    deadline = time.monotonic() + wait
-    while by_position(record := log.record())[0] is Fate.WAITING and time.monotonic() < deadline:
-        time.sleep(LOOK_EVERY)
-    look = _look(spec, at, record, log) if check else None
+    with Cluster(spec.kafka) as cluster:
+        log = _Log(spec, cluster, at, offset)
+        deadline = time.monotonic() + wait
+        while by_position(record := log.record())[0] is Fate.WAITING and time.monotonic() < deadline:
+            time.sleep(LOOK_EVERY)
+        look = _look(spec, at, record, log) if check else None
     fate, note = by_rows(record, look) if look else by_position(record)
     return Receipt(fate, at, offset, record.position, look.rows if look else None, note)
 
@@ -90,12 +91,12 @@ def find_event(spec: PipelineSpec, id_: str, topic: str | None = None) -> tuple[
 class _Log:
     """One place of a topic, and what the ledger holds about it."""
 
-    def __init__(self, spec: PipelineSpec, at: TopicPartition, offset: int) -> None:
+    def __init__(self, spec: PipelineSpec, cluster: Cluster, at: TopicPartition, offset: int) -> None:
         """Raises Usage where there is no such place."""
         self._spec = spec
         self._at = at
         self._offset = offset
-        self._topic = TopicReader(Cluster(spec.kafka), at.topic)
+        self._topic = TopicReader(cluster, at.topic)
         self._positions()  # is it the topic that the pipeline has read?
         partitions = self._topic.require_same()
         if at not in partitions:

@@ -70,13 +70,14 @@ class Scope:
 
 def find_scope(request: AuditRequest) -> Scope:
     """Positions are read before anything else, so that what lands meanwhile lies beyond them."""
-    cluster = Cluster(request.kafka)
-    topic = TopicReader(cluster, *request.topics)
-    positions, spans, untouched = _stored(request, topic)
-    partitions = topic.require_same()
-    first, _ = topic.bounds(partitions)
-    ends = committed_ends(cluster, partitions)
-    begin, until = _limits(topic, request, first, ends)
+    with Cluster(request.kafka) as cluster:
+        topic = TopicReader(cluster, *request.topics)
+        positions, spans, untouched = _stored(request, topic)
+        partitions = topic.require_same()
+        first, _ = topic.bounds(partitions)
+        ends = committed_ends(cluster, partitions)
+        begin, until = _limits(topic, request, first, ends)
+        facts = [facts for name in request.topics if (facts := topic_facts(cluster, name))]
     carried = {**untouched, **starts(spans)}
     ranges = {}
     for at in partitions:
@@ -84,7 +85,6 @@ def find_scope(request: AuditRequest) -> Scope:
         end = min(ends[at], until[at], positions.get(at, ends[at] if not request.pipeline else start))
         ranges[at] = Span(start, max(start, end))
     not_read = {at: Span(end, end) for at, end in positions.items() if at.topic not in request.topics}
-    facts = [facts for name in request.topics if (facts := topic_facts(cluster, name))]
     return Scope({**ranges, **not_read}, ends, positions, spans, any(each.compacted for each in facts), first, carried)
 
 
@@ -96,9 +96,9 @@ def committed_ends(cluster: Cluster, partitions: list[TopicPartition]) -> dict[T
 
 def drained(request: AuditRequest, patience: float) -> bool:
     """Wait until the pipeline has read what the topic holds now; False when it has not within that time."""
-    cluster = Cluster(request.kafka)
-    topic = TopicReader(cluster, *request.topics)
-    ends = committed_ends(cluster, topic.require_same())
+    with Cluster(request.kafka) as cluster:
+        topic = TopicReader(cluster, *request.topics)
+        ends = committed_ends(cluster, topic.require_same())
     deadline = time.monotonic() + patience
     while not _reached(request, topic, ends):
         if time.monotonic() > deadline:

@@ -23,10 +23,10 @@ def list_(connection: Connection, output: FormatOption = OutputFormat.TEXT) -> N
 
     Example: fencepost group list --format json
     """
-    cluster = connection.open()
-    from fencepost.cluster.groups import list_groups
+    with connection.open() as cluster:
+        from fencepost.cluster.groups import list_groups
 
-    groups = list_groups(cluster)
+        groups = list_groups(cluster)
     if output is OutputFormat.JSON:
         emit_json({"groups": [asdict(one) for one in groups]})
         return
@@ -46,10 +46,10 @@ def describe(
 
     Example: fencepost group describe fencepost.orders-to-postgres
     """
-    cluster = connection.open()
-    from fencepost.cluster.groups import describe_group
+    with connection.open() as cluster:
+        from fencepost.cluster.groups import describe_group
 
-    found = describe_group(cluster, group)
+        found = describe_group(cluster, group)
     if output is OutputFormat.JSON:
         emit_json(asdict(found))
         return

@@ -187,10 +187,11 @@ def _make_topic(connection: Connection, topic: str) -> None:
     from fencepost.cluster.topics import TopicRequest, create_topic
 
     require_topic(topic)
-    cluster = connection.open()
-    if topic in cluster.topic_names():
-        return
-    if connection.bootstrap_server or connection.command_config:
-        raise Usage(f"there is no topic {topic} at {cluster.servers}", f"make it: {_create_command(connection, topic)}")
-    create_topic(cluster, TopicRequest(topic))
+    with connection.open() as cluster:
+        if topic in cluster.topic_names():
+            return
+        if connection.bootstrap_server or connection.command_config:
+            remedy = f"make it: {_create_command(connection, topic)}"
+            raise Usage(f"there is no topic {topic} at {cluster.servers}", remedy)
+        create_topic(cluster, TopicRequest(topic))
     note(f"topic {topic} made: 3 partitions, replication 3, min in-sync 2")

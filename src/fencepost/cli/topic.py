@@ -48,18 +48,18 @@ def create(  # noqa: PLR0913  (a command's options are its parameters)
     Example: fencepost topic create orders --partitions 6 --config retention.ms=86400000
     """
     settings = pairs(config or [], "--config")
-    cluster = connection.open()
-    from fencepost.cluster.failures import Existing
-    from fencepost.cluster.topics import TopicRequest, create_topic, describe_topic
+    with connection.open() as cluster:
+        from fencepost.cluster.failures import Existing
+        from fencepost.cluster.topics import TopicRequest, create_topic, describe_topic
 
-    created = True
-    try:
-        create_topic(cluster, TopicRequest(topic, partitions, replication_factor, settings))
-    except Existing:
-        if not if_not_exists:
-            raise
-        created = False
-    made = describe_topic(cluster, topic)
+        created = True
+        try:
+            create_topic(cluster, TopicRequest(topic, partitions, replication_factor, settings))
+        except Existing:
+            if not if_not_exists:
+                raise
+            created = False
+        made = describe_topic(cluster, topic)
     if output is OutputFormat.JSON:
         emit_json({"created": created, **asdict(made)})
     else:
@@ -77,10 +77,10 @@ def list_(
 
     Example: fencepost topic list --bootstrap-server broker1:9092 --command-config client.properties
     """
-    cluster = connection.open()
-    from fencepost.cluster.topics import list_topics
+    with connection.open() as cluster:
+        from fencepost.cluster.topics import list_topics
 
-    topics = [one for one in list_topics(cluster) if not (exclude_internal and one.internal)]
+        topics = [one for one in list_topics(cluster) if not (exclude_internal and one.internal)]
     if output is OutputFormat.JSON:
         emit_json({"topics": [asdict(one) for one in topics]})
         return
@@ -101,10 +101,10 @@ def describe(topic: TopicArgument, connection: Connection, output: FormatOption 
 
     Example: fencepost topic describe orders
     """
-    cluster = connection.open()
-    from fencepost.cluster.topics import describe_topic
+    with connection.open() as cluster:
+        from fencepost.cluster.topics import describe_topic
 
-    found = describe_topic(cluster, topic)
+        found = describe_topic(cluster, topic)
     if output is OutputFormat.JSON:
         emit_json(asdict(found))
         return
@@ -138,13 +138,13 @@ def delete(
 
     Example: fencepost topic delete orders --yes
     """
-    cluster = connection.open()
-    from fencepost.cluster.topics import delete_topic, describe_topic
+    with connection.open() as cluster:
+        from fencepost.cluster.topics import delete_topic, describe_topic
 
-    found = describe_topic(cluster, topic)
-    if not yes:
-        _confirm(found)
-    delete_topic(cluster, topic)
+        found = describe_topic(cluster, topic)
+        if not yes:
+            _confirm(found)
+        delete_topic(cluster, topic)
     if output is OutputFormat.JSON:
         emit_json({"deleted": True, "topic": found.topic, "topic_id": found.topic_id})
     else:

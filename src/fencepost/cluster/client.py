@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as DriverPartition
@@ -35,7 +35,11 @@ librdkafka_log.addHandler(logging.NullHandler())
 
 
 class Cluster:
-    """A cluster that answered. Holds the driver's client, which must outlive its futures."""
+    """A cluster that answered, until it is closed. Holds the driver's client, which must outlive its futures.
+
+    That client has no `close` of its own: its threads and connections end with the last reference to it. An error's
+    traceback or a cycle keeps such references for as long as the collector likes, so that they are dropped by hand.
+    """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         """Connect. Raises Usage for bad settings, Unreachable when nobody answers, NotLetIn for bad credentials."""
@@ -44,8 +48,27 @@ class Cluster:
         if "bootstrap.servers" not in self._config:
             raise Usage("bootstrap.servers is not set", "give --bootstrap-server host:port")
         self.servers: str = self._config["bootstrap.servers"]
-        self.admin = self._client()
-        self._contact()
+        self._admin: AdminClient | None = self._client()
+        try:
+            self._contact()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._admin = None
+
+    @property
+    def admin(self) -> AdminClient:
+        if self._admin is None:
+            raise AssertionError("the connection to the cluster is closed")
+        return self._admin
 
     def ask(self, question: Callable[[], Future[T]], subject: str) -> T:
         """The answer to a question about `subject`."""
@@ -153,7 +176,7 @@ class Cluster:
                 failed = self._failure(error, subject)
                 if not _may_pass(failed) or time.monotonic() > deadline:
                     raise failed from error
-            self.admin = self._client()  # the old one clings to the broker that it once chose
+            self._admin = self._client()  # the old one clings to the broker that it once chose
             time.sleep(_POLL_SECONDS)
 
     def _failure(self, error: KafkaException, subject: str) -> FencepostError:

@@ -6,6 +6,7 @@ Each carries our mark in its metadata. Offsets that somebody else committed have
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from threading import Condition, Thread
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -71,16 +72,16 @@ class Mirror:
         self._thread.join(2 * LOOK_SECONDS)
 
     def _work(self) -> None:
-        while (wanted := self._next()) is not None:
-            try:
-                self._send(wanted)
-            except KafkaException as error:
-                self.complaint = error.args[0].str()
-                self._again(wanted)
-            with self._changed:
-                self._busy = False
-                self._changed.notify_all()
-        self._consumer.close()
+        with closing(self._consumer):
+            while (wanted := self._next()) is not None:
+                try:
+                    self._send(wanted)
+                except KafkaException as error:
+                    self.complaint = error.args[0].str()
+                    self._again(wanted)
+                with self._changed:
+                    self._busy = False
+                    self._changed.notify_all()
 
     def _next(self) -> dict[TopicPartition, int] | None:
         """What is to be shown; None when the run has ended."""

@@ -59,7 +59,7 @@ class Consumption:
         """Until stopped, or (once) drained. Goes on by itself after an outage; raises what a person must mend."""
         total, patience = Consumed(), Patience(once)
         member: Member | None = self._member()  # what is wrong from the start is said, not waited for
-        while not self.stop.is_set():
+        while member is not None or not self.stop.is_set():  # one that is there is run, and thereby closed
             try:
                 member = member or self._member()
                 member.run(once)

@@ -139,10 +139,11 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Pyth
         raise Usage("the pipeline does not say where Kafka is", "start one with `fencepost up`")
     rows = EventRows.of(spec)
     settings = consumer_settings(spec)
-    topic = TopicReader(Cluster(spec.kafka), *spec.source.origins)
-    target = open_target(spec, rows)
-    with closing(target.open_store()) as ledger:
-        yield PythonEngine(spec, settings, topic, target, ledger, stop, see, spec.brake)
+    with Cluster(spec.kafka) as cluster:
+        topic = TopicReader(cluster, *spec.source.origins)
+        target = open_target(spec, rows)
+        with closing(target.open_store()) as ledger:
+            yield PythonEngine(spec, settings, topic, target, ledger, stop, see, spec.brake)
 
 
 def consumer_settings(spec: PipelineSpec) -> ConsumerSettings:

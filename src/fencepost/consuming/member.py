@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event as Flag
@@ -95,13 +95,19 @@ class Member:
         self._replaced: Fenced | None = None
         self._fenced_since: float | None = None
         self.done = Consumed()
-        self._cluster = Cluster(settings.kafka)
-        self._topic = topic = TopicReader(self._cluster, *settings.topics)
+        with ExitStack() as opened:  # closes what there is when the next thing fails
+            self._cluster = opened.enter_context(Cluster(settings.kafka))
+            self._topic = topic = TopicReader(self._cluster, *settings.topics)
+            self._consumer = self._open_consumer()
+            opened.callback(self._consumer.close_within, CLOSE_SECONDS)
+            self._keeper = make_keeper(self._consumer, topic, Aside(stop, self._patiently, see, self._hear))
+            opened.pop_all()
+
+    def _open_consumer(self) -> GroupConsumer:
         try:
-            self._consumer = GroupConsumer(settings.librdkafka(), self._answered, librdkafka_log)
+            return GroupConsumer(self._settings.librdkafka(), self._answered, librdkafka_log)
         except KafkaException as error:
             raise Usage(f"the consumer's settings are wrong: {error.args[0].str()}") from error
-        self._keeper = make_keeper(self._consumer, topic, Aside(stop, self._patiently, see, self._hear))
 
     def _answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
         self._keeper.answered(error, partitions)
@@ -114,10 +120,10 @@ class Member:
         Raises HandlerFailed, RecordsGone, Unreachable; Fenced when a static member was replaced by another of its name.
         A batch whose partitions went away meanwhile is given up.
         """
-        self._consumer.subscribe(
-            list(self._settings.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
-        )
         try:
+            self._consumer.subscribe(
+                list(self._settings.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+            )
             if once:
                 self._goal = Goal(self._topic, self._keeper.stands, self._listed)
             while not self._stop.is_set() and not (once and self._drained()):
@@ -148,8 +154,9 @@ class Member:
                     self._hear_while(lambda: bool(self._owned) or self._consumer.is_member())
             self._consumer.close_within(CLOSE_SECONDS)  # calls `_revoked` if nothing did before
         finally:
-            self._worker.shutdown(wait=True)
-            self._keeper.close()
+            with self._cluster:
+                self._worker.shutdown(wait=True)
+                self._keeper.close()
 
     def _hear_while(self, condition: Callable[[], bool]) -> None:
         """Until commits are answered, which must not arrive behind the last one; until `_revoked` was called and the

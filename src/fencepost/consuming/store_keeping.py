@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -131,8 +131,14 @@ class StoreKeeper:
         self._tenures: dict[TopicPartition, Tenure] = {}
         self._under_way: dict[TopicPartition, tuple[Batch[Messages], Future[Landed]]] = {}
         self._rows = 0  # that landed, and nobody was told of yet
-        self._lanes = [Lane(carriage.open_store) for _ in range(LANES)]
-        self._lanes[0].submit(self._begin).result()
+        self._lanes: list[Lane] = []
+        try:
+            for _ in range(LANES):
+                self._lanes.append(Lane(carriage.open_store))
+            self._lanes[0].submit(self._begin).result()
+        except BaseException:
+            self.close()
+            raise
 
     def _lane(self, place: TopicPartition) -> Lane:
         """A partition's batches go the same way always: in order, and through a store that knows its position."""
@@ -260,5 +266,6 @@ class StoreKeeper:
             self._mirror.answered(error, partitions)
 
     def close(self) -> None:
-        for lane in self._lanes:
-            lane.close()
+        with ExitStack() as closing:
+            for lane in self._lanes:
+                closing.callback(lane.close)

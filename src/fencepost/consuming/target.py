@@ -65,8 +65,9 @@ def open_target(spec: PipelineSpec, rows: EventRows) -> Target:
 def _topics(spec: PipelineSpec, options: KafkaOptions, rows: EventRows) -> Target:
     require(spec.guarantee, loop_findings(spec.source.origins, options.targets))
     require_columns(rows.columns.names)
-    for topic in options.targets:
-        topic_id_and_partitions(Cluster(spec.kafka), topic)  # raises where it does not exist
+    with Cluster(spec.kafka) as cluster:
+        for topic in options.targets:
+            topic_id_and_partitions(cluster, topic)  # raises where it does not exist
     settings = KafkaSettings(spec.kafka, spec.name, options.targets, keeper=options.group)
     if rows.shape.arrow is None:  # as they are: no need to make columns of them
         records = partial(_as_they_are, origins=options.provenance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from time import monotonic, sleep
 
 from fencepost.audit.compare import Comparison, compare_log
@@ -24,19 +25,19 @@ def lose_a_broker(stack: Stack, tell: Teller) -> Comparison:
     """Send, kill a leader with -9, read everything back, and bring the broker home."""
     tell.chapter("Three brokers, one of them killed")
     kafka = {"bootstrap.servers": stack.bootstrap_servers}
-    cluster = Cluster(kafka)
-    create_topic(cluster, TopicRequest(TOPIC))
+    with Cluster(kafka) as cluster:
+        create_topic(cluster, TopicRequest(TOPIC))
     tell.step(f"topic {TOPIC}: 3 partitions, 3 replicas each, 2 of them in sync or no write")
     sent = send(kafka, TOPIC, (Event(json.dumps({"id": number}).encode()) for number in range(EVENTS)))
     if not sent.all_acked:
         raise Unreachable(f"{EVENTS - sent.outcomes[Outcome.ACKED]} events were not acknowledged: {sent.reason}")
     tell.step(f"{EVENTS} events sent, every one acknowledged by the in-sync replicas (acks=all)")
 
-    leader = _leader(cluster)
+    leader = _leader(kafka)
     broker = next(node for node in stack.brokers.values() if node.node_id == leader)
     broker.kill()
     tell.step(f"{broker.name}, which leads {TOPIC}/0, killed with -9")
-    tell.step(f"broker-{_next_leader(cluster, leader)} leads {TOPIC}/0 now")
+    tell.step(f"broker-{_next_leader(kafka, leader)} leads {TOPIC}/0 now")
 
     ids = [json.loads(record.value() or b"{}")["id"] for record in read_committed(kafka, TOPIC)]
     result = compare_log(dict.fromkeys(range(EVENTS), Outcome.ACKED), ids)
@@ -47,14 +48,15 @@ def lose_a_broker(stack: Stack, tell: Teller) -> Comparison:
     return result
 
 
-def _leader(cluster: Cluster) -> int | None:
-    return describe_topic(cluster, TOPIC).partitions[0].leader
+def _leader(kafka: Mapping[str, str]) -> int | None:
+    with Cluster(kafka) as cluster:
+        return describe_topic(cluster, TOPIC).partitions[0].leader
 
 
-def _next_leader(cluster: Cluster, old: int | None) -> int:
+def _next_leader(kafka: Mapping[str, str], old: int | None) -> int:
     deadline = monotonic() + PATIENCE
     while monotonic() < deadline:
-        leader = _leader(cluster)
+        leader = _leader(kafka)
         if leader is not None and leader != old:
             return leader
         sleep(0.05)

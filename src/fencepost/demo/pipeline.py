@@ -53,7 +53,8 @@ class Killed:
 
 def produce(stack: Stack, events: int, tell: Teller) -> None:
     kafka = {"bootstrap.servers": stack.bootstrap_servers}
-    create_topic(Cluster(kafka), TopicRequest(TOPIC, PARTITIONS))
+    with Cluster(kafka) as cluster:
+        create_topic(cluster, TopicRequest(TOPIC, PARTITIONS))
     sent = send(kafka, TOPIC, orders(events))
     if not sent.all_acked:
         raise Unreachable(f"{events - sent.outcomes[Outcome.ACKED]} events were not acknowledged: {sent.reason}")

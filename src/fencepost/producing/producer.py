@@ -52,9 +52,9 @@ class Producer:
         self.topic = require_topic(topic)
         self._declaration = Declaration.of(guarantee, acks, transactional_id, receipts)
         self._settings = self._declaration.settings(kafka)
-        cluster = Cluster(kafka)
-        self._declaration.require_topic(cluster, topic)
-        self._settings |= largest_record(cluster, topic, self._settings)
+        with Cluster(kafka) as cluster:
+            self._declaration.require_topic(cluster, topic)
+            self._settings |= largest_record(cluster, topic, self._settings)
         self._identify = identify
         lines = Journal(journal, topic, self.guarantee.value) if journal else NoJournal()
         self._outbox = Outbox(topic, self._declaration, kafka, lines)

@@ -125,8 +125,9 @@ class Run:
         topic = self._errand.topic
         if self._errand.guarantee is Guarantee.AT_LEAST_ONCE:
             return
-        reader = TopicReader(Cluster(self._kafka), topic)
-        _, ends = reader.bounds(reader.require_same())
+        with Cluster(self._kafka) as cluster:
+            reader = TopicReader(cluster, topic)
+            _, ends = reader.bounds(reader.require_same())
         if any(ends.values()):
             raise PositionLost(
                 f"no position of {self._errand.name} is stored in group {self._errand.group}, and topic {topic} is not"

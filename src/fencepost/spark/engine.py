@@ -143,10 +143,15 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
     options = spec.postgres
     if options.dsn is None or "bootstrap.servers" not in spec.kafka:
         raise Usage("the pipeline says neither where Kafka is nor where PostgreSQL is", "start one with `fencepost up`")
-    cluster = Cluster(spec.kafka)
-    topic = TopicReader(cluster, *spec.source.origins)
+    with Cluster(spec.kafka) as cluster, _opened(spec, TopicReader(cluster, *spec.source.origins), stop, see) as engine:
+        yield engine
+
+
+@contextmanager
+def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) -> Iterator[SparkEngine]:
+    options = spec.postgres
     plain = PostgresSettings(
-        options.dsn,
+        options.dsn or "",
         spec.name,
         options.table,
         (),
@@ -154,7 +159,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
         guarantee=spec.guarantee.value,
         retention=options.ledger_retention,
     )
-    with closing(connect(options.dsn)) as connection:
+    with closing(connect(plain.dsn)) as connection:
         plain = replace(plain, table=located(connection, options.table))
     with (
         closing(PostgresStore(plain)) as ledger,

@@ -16,7 +16,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from fencepost.audit.readers import read_in_order
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.failures import Missing
-from fencepost.cluster.topics import describe_topic
+from fencepost.cluster.topics import TopicDescription, describe_topic
 from fencepost.errors import Unreachable
 from fencepost.lab.proxy import Protocol, Proxy
 from fencepost.local import Stack
@@ -54,20 +54,24 @@ class Field:
         name = f"story-{uuid4().hex}"
         layout = [list(each) for each in replicas or ([1, 2, 3],)]
         new = NewTopic(name, len(layout), replica_assignment=layout, config={"min.insync.replicas": str(min_in_sync)})
-        cluster = Cluster(self.direct)
-        cluster.tell(lambda: cluster.admin.create_topics([new])[name], f"topic {name}")
+        with Cluster(self.direct) as cluster:
+            cluster.tell(lambda: cluster.admin.create_topics([new])[name], f"topic {name}")
         self.await_true(lambda: self.in_sync(name) == [set(each) for each in layout], f"{name} has no leaders")
         return name
 
     def in_sync(self, topic: str) -> list[set[int]]:
         """By partition; empty while the broker that is asked has not heard of the topic."""
         try:
-            return [set(each.in_sync) for each in describe_topic(Cluster(self.direct), topic).partitions]
+            return [set(each.in_sync) for each in self._described(topic).partitions]
         except Missing:
             return []
 
     def leader(self, topic: str) -> int | None:
-        return describe_topic(Cluster(self.direct), topic).partitions[0].leader
+        return self._described(topic).partitions[0].leader
+
+    def _described(self, topic: str) -> TopicDescription:
+        with Cluster(self.direct) as cluster:
+            return describe_topic(cluster, topic)
 
     def read(self, topic: str, isolation: str = "read_committed") -> list[bytes]:
         """Every value that a reader gets now, partition by partition, in order."""

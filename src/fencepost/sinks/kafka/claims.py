@@ -102,13 +102,17 @@ def require_same_topics(pipeline: str, held: Held, topic_ids: Mapping[str, str])
 
 def require_empty_targets(kafka: Mapping[str, str], pipeline: str, topics: Iterable[str]) -> None:
     """Without a position, starting anew may double what is there. Raises Usage where a target does not exist."""
-    cluster = Cluster(kafka)
     for topic in topics:
-        topic_id_and_partitions(cluster, topic)
-        if any(end_offsets(cluster, [topic]).values()):
+        if _holds_records(kafka, topic):
             raise PositionLost(
                 f"no position is stored for pipeline {pipeline!r}, but topic {topic!r} is not empty: "
                 "starting anew could double what is there",
                 "say where to go on: `fencepost positions set --to earliest` (everything again), `--to latest` (only "
                 "what comes from now on), or `--to 0:120,1:7` (each partition by its offset); or take an empty topic",
             )
+
+
+def _holds_records(kafka: Mapping[str, str], topic: str) -> bool:
+    with Cluster(kafka) as cluster:
+        topic_id_and_partitions(cluster, topic)
+        return any(end_offsets(cluster, [topic]).values())
