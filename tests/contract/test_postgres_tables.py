@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from uuid import uuid4
 
 import pyarrow as pa
@@ -103,6 +104,54 @@ def test_poison_is_named_by_its_offsets_and_nothing_of_its_span_lands(shelf: She
     assert refused.value.partition == "orders/0"
     assert target.texts() == []
     assert shelf.write(events(["later"])) == 1
+
+
+ODD_TABLE = """
+ALTER TABLE {table} ALTER v TYPE varchar(9), ADD UNIQUE (v), ADD CHECK (v <> 'check'),
+    ADD n integer GENERATED ALWAYS AS (100 / (pg_catalog.length(v) - 7)) STORED;
+CREATE FUNCTION {no}() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN
+    IF NEW.v = 'triggered' THEN RAISE check_violation USING MESSAGE = 'not this'; END IF; RETURN NEW;
+END $$;
+CREATE TRIGGER no AFTER INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {no}();
+CREATE RULE never AS ON INSERT TO {table} DO INSTEAD NOTHING;  -- which COPY does not heed
+"""
+ODD_VALUES = {
+    "a\0b": "0x00",
+    "check": "violates check constraint",
+    "twice": "duplicate key",
+    "divided": "division by zero",
+    "triggered": "not this",
+    "abcdefghij": "outside the range of character varying(9)",
+}
+
+
+def test_each_of_very_many_bad_rows_is_named_with_its_own_reason(shelf: Shelf, target: Target) -> None:
+    """Every other row is bad, and the first of two that a unique index keeps apart is not."""
+    names = {"table": sql.Identifier(target.name), "no": sql.Identifier(f"{target.name}_no")}
+    target.connection.execute(sql.SQL(ODD_TABLE).format(**names))
+    columns = [one for one in read_columns(target.connection, target.name) if one.name != "n"]
+    settings = replace(shelf.store.settings, columns=tuple(columns), most_bad=1_000)
+    bad = [*ODD_VALUES] * 40
+    values = ["twice", *(value for at, odd in enumerate(bad) for value in (odd, f"{at:03}"))]
+    try:
+        with closing(PostgresStore(settings)) as store:
+            with pytest.raises(Poison) as refused:
+                store.write(batch(shelf.tenure, 0, len(values), iter([events(values)])))
+            found = dict(refused.value.records)
+            assert sorted(found) == [1 + 2 * at for at in range(len(bad))]
+            assert [odd for at, odd in enumerate(bad) if ODD_VALUES[odd] not in found[1 + 2 * at]] == []
+            assert target.texts() == []
+            good = events(values).filter(pa.array([at not in found for at in range(len(values))]))
+            assert store.write(batch(shelf.tenure, 0, len(values), iter([good]))).rows == len(bad) + 1
+    finally:
+        target.connection.execute(sql.SQL("DROP FUNCTION {} CASCADE").format(names["no"]))
+
+
+def test_a_run_that_stops_looks_for_no_more_than_it_names(shelf: Shelf) -> None:
+    with pytest.raises(Poison) as refused:
+        shelf.write(events(["a\0b", "x"] * 20_000))
+    assert [offset for offset, _ in refused.value.records] == [*range(0, 200, 2)]
 
 
 def test_broken_utf8_is_named_by_its_offset(shelf: Shelf, target: Target) -> None:

@@ -64,7 +64,7 @@ class Copier:
         with self._taking([*self._unanswered, rows]):
             if self._encoder is None:
                 self._begin()
-                self._encoder = _encoder(cast.schema, self._columns)
+                self._encoder = encoder_for(cast.schema, self._columns)
                 self._put(self._encoder.write_header())
             self._put(self._encoder.write_batch(cast))
         self._unanswered.append(rows)
@@ -146,7 +146,7 @@ def _in_range(column: Column, array: pa.Array) -> pa.Array:
     return array
 
 
-def _encoder(schema: pa.Schema, columns: Sequence[Column]) -> pgpq.ArrowToPostgresBinaryEncoder:
+def encoder_for(schema: pa.Schema, columns: Sequence[Column]) -> pgpq.ArrowToPostgresBinaryEncoder:
     builders = {column.name: _builder(field, column) for field, column in zip(schema, columns, strict=True)}
     return pgpq.ArrowToPostgresBinaryEncoder.new_with_encoders(schema, builders)
 

@@ -1,4 +1,4 @@
-"""Which rows of a refused batch the table does not take: found by halves, in a transaction that is given up.
+"""Which rows of a refused batch the table does not take: found by trying parts, in a transaction that is given up.
 
 Rows that it takes stay there while the next are tried: one may be bad only because of another before it.
 """
@@ -16,6 +16,7 @@ from fencepost.halving import bad_ones
 from fencepost.model import Span, TopicPartition
 from fencepost.sinks.postgres.copying import BEFORE_COPY, Copier
 from fencepost.sinks.postgres.own_session import begin
+from fencepost.sinks.postgres.probing import Prober
 from fencepost.sinks.postgres.repeated import is_unique
 from fencepost.sinks.postgres.session import Connection, translated
 
@@ -48,10 +49,17 @@ def find_poison(
     if "_offset" not in rows.schema.names:
         return refusal
 
-    def attempt(part: Span) -> None:
-        copier.copy(rows.slice(part.start, part.end - part.start))
+    prober = Prober(copier, rows)
 
-    found = _search(connection, Span(0, rows.num_rows), attempt, most, copier.require_types, repeats)
+    def why(start: int, end: int) -> str | None:
+        refused = prober.refusal(start, end)
+        there = repeats and end - start == 1 and refused is not None and is_unique(refused)
+        return None if refused is None or there else refused.message
+
+    with translated("look for the records that were refused"):
+        begin_anew(connection)
+        prober.hold_types()
+        found = bad_ones(0, rows.num_rows, why, most)
     return poison_of(rows, found, partition) if found else refusal
 
 
@@ -79,27 +87,14 @@ def find_staged_poison(
     """The same for rows that are in the database already: `attempt` tries those of some offsets."""
     if not refusal.about_values:
         return refusal
-    found = _search(connection, span, attempt, most)
-    return Poison(str(partition), found) if found else refusal
 
-
-def _search(
-    connection: Connection,
-    whole: Span,
-    attempt: Callable[[Span], None],
-    most: int,
-    first: Callable[[], None] = lambda: None,
-    repeats: bool = False,
-) -> list[tuple[int, str]]:
     def why(start: int, end: int) -> str | None:
-        refusal = _refused(connection, lambda: attempt(Span(start, end)))
-        there = repeats and end - start == 1 and refusal is not None and is_unique(refusal)
-        return None if refusal is None or there else refusal.message
+        return _refused(connection, lambda: attempt(Span(start, end)))
 
     with translated("look for the records that were refused"):
         begin_anew(connection)
-        first()
-        return bad_ones(whole.start, whole.end, why, most)
+        found = bad_ones(span.start, span.end, why, most)
+    return Poison(str(partition), found) if found else refusal
 
 
 def begin_anew(connection: Connection) -> None:
@@ -111,7 +106,7 @@ def begin_anew(connection: Connection) -> None:
         begin(connection)
 
 
-def _refused(connection: Connection, attempt: Callable[[], None]) -> Refused | None:
+def _refused(connection: Connection, attempt: Callable[[], None]) -> str | None:
     """Why the table does not take these rows; None when it does, and then it keeps them."""
     connection.execute("SAVEPOINT probe")
     try:
@@ -120,6 +115,6 @@ def _refused(connection: Connection, attempt: Callable[[], None]) -> Refused | N
         if not refusal.about_values:
             raise
         connection.execute("ROLLBACK TO probe")
-        return refusal
+        return refusal.message
     connection.execute("RELEASE probe")
     return None
