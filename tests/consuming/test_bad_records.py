@@ -123,6 +123,19 @@ def test_of_two_rows_that_a_unique_index_keeps_apart_the_first_lands(flow: Flow)
     assert [at for (at,) in flow.sql(f'SELECT "offset" FROM {flow.name}_dead ORDER BY 1')] == [7, 12]
 
 
+@pytest.mark.parametrize("engine", ["python", pytest.param("spark", marks=pytest.mark.proof)])
+def test_a_row_that_the_table_refuses_only_at_commit_is_put_aside(flow: Flow, engine: str) -> None:
+    _unique(flow, "UNIQUE (id) DEFERRABLE INITIALLY DEFERRED")
+    flow.produce(range(20), {7: b'{"id": 3, "s": "again"}'})
+    query = {"sql": "SELECT id, s, _from FROM events"} if engine == "spark" else None
+    parts: dict[str, Any] = {"engine": engine, "transform": query}
+    run = flow.run(**parts, on_error="dead_letter")
+    assert (run.rows, run.dead) == (19, 1)
+    assert flow.sql(f"SELECT s FROM {flow.name} WHERE id = 3") == [("3",)]
+    assert flow.sql(f'SELECT "offset" FROM {flow.name}_dead') == [(7,)]
+    assert flow.positions() == flow.ends()
+
+
 class Crash(FencepostError):
     """The process is gone."""
 

@@ -79,8 +79,9 @@ def _other(rows: pa.RecordBatch, name: str, values: Sequence[Any]) -> pa.RecordB
     return rows.set_column(at_, rows.schema.field(at_), pa.array(values, rows.schema.field(at_).type))
 
 
-def test_through_a_stage_a_batch_that_was_written_and_did_not_advance_lands_once(keyed: Maker) -> None:
-    shop = _unique(keyed)
+@pytest.mark.parametrize("index", ["UNIQUE (id)", "UNIQUE (id) DEFERRABLE INITIALLY DEFERRED"])
+def test_through_a_stage_a_batch_that_was_written_and_did_not_advance_lands_once(keyed: Maker, index: str) -> None:
+    shop = _unique(keyed, index)
     tasks = [shop.rows(0, 0, EVENTS[:3]), shop.rows(0, 3, EVENTS[3:])]
     with pytest.raises(Crash):
         _staged(shop, *tasks, see=at(Step.WRITTEN, crash))
@@ -136,9 +137,12 @@ def test_through_a_stage_rows_without_an_event_are_never_taken_for_there(keyed: 
     assert _position(shop) == 6
 
 
+@pytest.mark.parametrize("index", ["UNIQUE (id)", "UNIQUE (id) DEFERRABLE INITIALLY DEFERRED"])
 @pytest.mark.parametrize("carry", [_direct, _staged])
-def test_a_row_that_differs_is_a_bad_record_and_those_that_are_there_are_none(keyed: Maker, carry: Carry) -> None:
-    shop = _unique(keyed)
+def test_a_row_that_differs_is_a_bad_record_and_those_that_are_there_are_none(
+    keyed: Maker, carry: Carry, index: str
+) -> None:
+    shop = _unique(keyed, index)
     shop.sql("INSERT INTO {} (id) VALUES (3)")  # somebody else's
     with pytest.raises(Crash):
         carry(shop, shop.rows(0, 0, EVENTS[:3]), end=3, see=at(Step.WRITTEN, crash))

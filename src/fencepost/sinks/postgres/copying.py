@@ -16,6 +16,7 @@ from psycopg import generators, pq, sql
 
 from fencepost.errors import Refused
 from fencepost.sinks.postgres.columns import Column, arrow_type, longest_text
+from fencepost.sinks.postgres.constraints import check_deferred
 from fencepost.sinks.postgres.session import Connection, copy_statement, translated
 from fencepost.sinks.postgres.table import read_columns
 
@@ -46,6 +47,7 @@ class Copier:
         self._encoder: pgpq.ArrowToPostgresBinaryEncoder | None = None  # of the COPY that is open
         self._unanswered: list[pa.RecordBatch] = []
         self._bytes = 0
+        self.late = False  # when Refused was raised: by what the table checks at COMMIT
         self.refused: list[pa.RecordBatch] = []  # when Refused was raised: the rows among which the reason is
 
     def copy(self, rows: pa.RecordBatch) -> None:
@@ -80,6 +82,9 @@ class Copier:
         with self._taking(rows):
             self._put(last)
             self._connection.wait(generators.copy_end(self._connection.pgconn, None))
+            self.late = True
+            check_deferred(self._connection)
+            self.late = False
         self.require_types()
 
     # Through the driver's own waits: libpq's would keep all other threads from running for as long.

@@ -15,6 +15,7 @@ from fencepost.errors import Refused, Unreachable
 from fencepost.model import Batch, Landed, Merge, Span, TopicPartition
 from fencepost.sinks.postgres import dead
 from fencepost.sinks.postgres.columns import TOMBSTONE, Column
+from fencepost.sinks.postgres.constraints import check_deferred
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import STAGE, MergeStatement
 from fencepost.sinks.postgres.own_session import begin
@@ -191,6 +192,7 @@ class Merging:
     def _once(self, connection: Connection, alone: bool, only: Span | None = None) -> None:
         self._prepare(connection, alone)
         connection.execute(self._statement.text(only))
+        check_deferred(connection, trying=only is not None)
 
     def _prepare(self, connection: Connection, alone: bool) -> None:
         """Staged rows are looked up one by one in their order, whatever the planner thinks: so are locks taken."""

@@ -12,6 +12,7 @@ from psycopg import sql
 from fencepost.errors import Poison, Refused, Unreachable
 from fencepost.model import Batch, Landed, Span, TopicPartition
 from fencepost.sinks.postgres import dead
+from fencepost.sinks.postgres.constraints import check_deferred
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import offsets_in
 from fencepost.sinks.postgres.merging import TRIES, Merging
@@ -115,6 +116,7 @@ def _insert(connection: Connection, staged: Staged, only: Part | None = None, ag
                 table=table_name(stage.table), names=names, source=source
             )
         )
+        check_deferred(connection, trying=only is not None)
 
 
 # Rows of one event that came from several tasks are numbered here, in whatever order they lie: that takes a sort.

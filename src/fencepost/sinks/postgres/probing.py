@@ -6,6 +6,7 @@ import pyarrow as pa
 from psycopg import generators
 
 from fencepost.errors import Refused
+from fencepost.sinks.postgres.constraints import check_deferred
 from fencepost.sinks.postgres.copying import Copier, encoder_for
 
 _BEGIN, _KEEP, _UNDO = b"SAVEPOINT probe;", b"RELEASE probe; SAVEPOINT probe;", b"ROLLBACK TO probe;"
@@ -20,7 +21,7 @@ class Prober(Copier):
 
     def __init__(self, copier: Copier, rows: pa.RecordBatch) -> None:
         super().__init__(copier._connection, copier._table, copier._columns)
-        self._copy = self._statement
+        self._copy, self.late = self._statement, copier.late
         self._before = _BEGIN
         self._rows = rows
         self._whole = self._cast_or_none(rows)
@@ -57,4 +58,6 @@ class Prober(Copier):
             self._begin()
             self._put(b"".join(data))
             self._connection.wait(generators.copy_end(self._connection.pgconn, None))
+            if self.late:
+                check_deferred(self._connection, trying=True)
             self._before = _KEEP
