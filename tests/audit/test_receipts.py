@@ -180,6 +180,23 @@ def test_what_was_carried_of_a_topic_that_was_deleted_says_nothing_about_the_new
     ]
 
 
+def test_a_row_of_a_topic_that_was_deleted_does_not_pass_for_one_of_the_new_one(shop: Shop) -> None:
+    """Both were carried at these offsets, and somebody took the new one's row away."""
+    spec = spec_of(shop)
+    delete_topic(shop.cluster, shop.name)
+    assert wait_until(lambda: shop.name not in Cluster(shop.kafka).topic_names(), 30)
+    create_topic(shop.cluster, TopicRequest(shop.name, 1))
+    shop.send(range(20, 28))
+    carry_out(spec, propose(spec, "earliest"))
+    shop.carry()
+    shop.sql(f"DELETE FROM {shop.name} WHERE event IN ('p:21', 'p:23')")
+    assert fates(shop, 1, 2, 3) == [
+        (Fate.PROCESSED, Fate.UNKNOWN),  # a row of the old one is there
+        (Fate.PROCESSED, Fate.LANDED),  # two rows are, and the old one had one at most
+        (Fate.PROCESSED, Fate.UNKNOWN),  # none is there: the old one was filtered, the new one is lost
+    ]
+
+
 def test_an_event_that_was_sent_again_after_an_abort_is_found_where_it_is_committed(shop: Shop) -> None:
     shop.send([1_000])
     assert find_event(spec_of(shop), "p:1000") == ((shop.name, 0), 13)

@@ -163,7 +163,8 @@ def _verdicts(world: World) -> set[str]:
     """A right table is never accused. Where the audit can judge, it says so."""
     case = world.case
     if case.existing in (Existing.GENERATED, Existing.MISSING, Existing.REQUIRED):
-        return {"holds", "holds-in-part", "inconclusive"}
+        counted = set() if case.provenance else {"refused"}  # where nothing was carried, nothing is there to count by
+        return {"holds", "holds-in-part", "inconclusive", *counted}
     if world.repeated:
         doubled = not case.key and case.guarantee == "exactly-once" and _doubled(world)
         return {"broken", "inconclusive"} if doubled else {*map(str, Verdict), "refused"}

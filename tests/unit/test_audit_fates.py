@@ -54,9 +54,38 @@ def test_a_record_without_a_row_that_nobody_is_known_to_have_carried_keeps_its_f
     assert by_rows(record, THERE)[0] is by_position(record)[0]
 
 
-def test_a_row_at_the_place_of_a_topic_that_was_deleted_proves_nothing() -> None:
-    assert by_rows(Record(5, 10, of_another=True), Look(rows=1))[0] is Fate.UNKNOWN
-    assert by_rows(replace(CARRIED, of_another=True), Look(rows=1))[0] is Fate.LANDED
+OF_ANOTHER = replace(CARRIED, others=[WRITTEN])  # a topic of the same name had the same offsets, and was deleted
+
+
+@pytest.mark.parametrize(
+    ("record", "look", "fate"),
+    [
+        (Record(5, 10, others=[WRITTEN]), Look(rows=1, firsts=1), Fate.UNKNOWN),
+        (OF_ANOTHER, Look(rows=1, firsts=1), Fate.UNKNOWN),  # whose is it?
+        (OF_ANOTHER, Look(rows=2, firsts=2), Fate.LANDED),  # the other had one at most
+        (OF_ANOTHER, Look(rows=2, firsts=1), Fate.UNKNOWN),  # two rows of one event
+        (OF_ANOTHER, Look(rows=2), Fate.UNKNOWN),  # at-least-once: the other's event may be there twice
+        (replace(CARRIED, others=[Carried(Span(0, 10), 0)]), Look(rows=1, firsts=1), Fate.LANDED),  # it had no row
+        (replace(CARRIED, others=[Carried(Span(0, 5), 5)]), Look(rows=1), Fate.LANDED),  # it was not at this offset
+        (OF_ANOTHER, THERE, Fate.UNKNOWN),  # as many rows as its commit wrote, and some are of the other
+        (OF_ANOTHER, Look(rows=0, dead=True), Fate.DEAD),
+        (
+            replace(CARRIED, others=[Carried(Span(0, 10), 9, 1)]),
+            Look(rows=0, dead=True),
+            Fate.GONE,
+        ),  # the other's letter
+    ],
+)
+def test_what_a_topic_that_was_deleted_left_at_the_same_place_proves_nothing(
+    record: Record, look: Look, fate: Fate
+) -> None:
+    assert by_rows(record, look)[0] is fate
+
+
+def test_a_letter_that_may_be_of_either_topic_leaves_it_open() -> None:
+    one_dead = Carried(Span(0, 10), 9, 1)
+    fate, note = by_rows(Record(5, 10, [one_dead], others=[one_dead]), Look(rows=0, dead=True))
+    assert (fate, "dead letter" in note) == (Fate.UNKNOWN, True)
 
 
 CARRIES = st.builds(

@@ -31,6 +31,7 @@ class Carried:
 
     span: Span
     rows: int | None  # None: the position moved, and nobody noted what was written
+    dead: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,12 @@ class Record:
     position: int | None  # None: the pipeline has never been there
     carried: Sequence[Carried] = ()  # the commits that covered it
     begins: bool | None = True  # will a pipeline that has not been there read it? None: that is decided when it begins
-    of_another: bool = False  # a topic of the same name, which was deleted, had this offset too, and it was carried
+    others: Sequence[Carried] = ()  # commits of topics of the same name that were deleted, at or around these offsets
+
+    @property
+    def before(self) -> Sequence[Carried]:
+        """Those of the others that covered this very offset."""
+        return [one for one in self.others if one.span.start <= self.offset < one.span.end]
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Look:
     tombstone: bool = False
     mode: Mode = Mode.APPEND
     in_span: int | None = None  # rows that came of the span that covers it; None: not counted
+    firsts: int | None = None  # rows that are the first of their event; None: one event may have several
 
 
 Answer = tuple[Fate, str]
@@ -84,16 +91,35 @@ def by_rows(at: Record, look: Look) -> Answer:
     """With one. A row that is there is there, whatever the position says."""
     fate, note = by_position(at)
     if look.rows:
-        if at.of_another and not at.carried:
-            return Fate.UNKNOWN, "there is a row, and it may be of the topic of this name that was deleted"
-        return Fate.LANDED, ""
-    if look.dead:
-        return Fate.DEAD, ""
+        return _with_row(at, look)
+    if look.dead and not _letter_of_another(at):
+        return _with_letter(at)
     if fate is Fate.UNKNOWN and at.carried and look.readable:
         return fate, _BEFORE_ROWS
     if fate is not Fate.PROCESSED:
         return fate, note
     return _without_row(at, look)
+
+
+def _with_row(at: Record, look: Look) -> Answer:
+    """A topic of the same name that was deleted may have left rows at the same place: one of each of its events."""
+    earlier = sum(one.rows != 0 for one in at.before)
+    if not earlier:
+        return Fate.LANDED, ""
+    if look.firsts is not None and look.firsts > earlier:
+        return Fate.LANDED, "some of the rows may be of the topic of this name that was deleted"
+    return Fate.UNKNOWN, "there is a row, and it may be of the topic of this name that was deleted"
+
+
+def _letter_of_another(at: Record) -> bool:
+    """Is a dead letter at this place certainly of a topic that was deleted?"""
+    return any(one.dead for one in at.before) and bool(at.carried) and not any(one.dead for one in at.carried)
+
+
+def _with_letter(at: Record) -> Answer:
+    if any(one.dead for one in at.before):
+        return Fate.UNKNOWN, "there is a dead letter, and it may be of the topic of this name that was deleted"
+    return Fate.DEAD, ""
 
 
 def _without_row(at: Record, look: Look) -> Answer:
@@ -105,4 +131,6 @@ def _without_row(at: Record, look: Look) -> Answer:
     if len(at.carried) == 1 and look.in_span is not None and look.in_span < (at.carried[0].rows or 0):
         missing = (at.carried[0].rows or 0) - look.in_span
         return Fate.UNKNOWN, f"filtered or lost: {missing:,} rows of its commit are missing; see `fencepost audit`"
+    if any(one.rows != 0 for one in at.others) and any(one.rows != 0 for one in at.carried):
+        return Fate.UNKNOWN, "filtered or lost: among its commit's rows may be some of the topic that was deleted"
     return Fate.FILTERED, ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from psycopg import sql
@@ -15,9 +16,18 @@ from fencepost.audit.scope import require_same_topics
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.positions import TopicReader
 from fencepost.errors import Usage
+from fencepost.guarantee import Guarantee
 from fencepost.model import EVENT_ID, Mode, Span, TopicPartition
 from fencepost.sinks.postgres import dead
-from fencepost.sinks.postgres.reading import another_had, exists, has_columns, reader, spans_over, stored_positions
+from fencepost.sinks.postgres.reading import (
+    StoredSpan,
+    exists,
+    has_columns,
+    reader,
+    spans_before,
+    spans_over,
+    stored_positions,
+)
 from fencepost.sinks.postgres.session import Connection, table_name, translated
 from fencepost.sinks.postgres.table import located
 from fencepost.spec import PipelineSpec
@@ -111,12 +121,13 @@ class _Log:
         options = self._spec.postgres
         with reader(options.dsn or "") as connection:
             positions = self._stored(connection)
-            where = (connection, options.ledger_schema, self._spec.name, self._at, self._offset)
-            spans = [Carried(Span(one.start_offset, one.end_offset), one.rows) for one in spans_over(*where)]
-            of_another = not spans and another_had(*where)
+            where = (connection, options.ledger_schema, self._spec.name, self._at)
+            spans = [_carried(one) for one in spans_over(*where, self._offset)]
+            around = spans[0].span if len(spans) == 1 else Span(self._offset, self._offset + 1)
+            others = [_carried(one) for one in spans_before(*where, around)]
         position = positions.get(self._at)
         begins = True if position is not None else self._begins(positions)
-        return Record(self._offset, position, spans, begins, of_another)
+        return Record(self._offset, position, spans, begins, others)
 
     def readable(self) -> tuple[bool, bool]:
         """Is there a committed record, and is it a tombstone?"""
@@ -145,6 +156,10 @@ class _Log:
         return True if self._offset >= begins[self._at] else None
 
 
+def _carried(one: StoredSpan) -> Carried:
+    return Carried(Span(one.start_offset, one.end_offset), one.rows, one.dead)
+
+
 def _look(spec: PipelineSpec, at: TopicPartition, record: Record, log: _Log) -> Look:
     options, place = spec.postgres, Span(record.offset, record.offset + 1)
     with reader(options.dsn or "") as connection:
@@ -155,6 +170,8 @@ def _look(spec: PipelineSpec, at: TopicPartition, record: Record, log: _Log) -> 
             )
         table = located(connection, options.table)
         rows = _count(connection, table, _PLACE, at, place)
+        once = spec.guarantee is not Guarantee.AT_LEAST_ONCE and has_columns(connection, table, "_n")
+        firsts = _count(connection, table, _PLACE, at, place, "_n") if once and record.before else None
         aside = dead.table_for(table)
         letters = not rows and exists(connection, *aside.split("."))
         put_aside = letters and _count(connection, aside, ("topic", "partition", "offset"), at, place) > 0
@@ -162,18 +179,23 @@ def _look(spec: PipelineSpec, at: TopicPartition, record: Record, log: _Log) -> 
         if not rows and not put_aside and options.mode is Mode.APPEND and len(record.carried) == 1:
             in_span = _count(connection, table, _PLACE, at, record.carried[0].span)
     readable, tombstone = (False, False) if rows or put_aside else log.readable()
-    return Look(rows, put_aside, readable, tombstone, options.mode, in_span)
+    return Look(rows, put_aside, readable, tombstone, options.mode, in_span, firsts)
 
 
 _PLACE = ("_topic", "_partition", "_offset")
 
 
-def _count(connection: Connection, table: str, columns: Sequence[str], at: TopicPartition, span: Span) -> int:
-    """Rows of these offsets. Values as literals: with parameters the driver would look for them in the table's name."""
+def _count(
+    connection: Connection, table: str, columns: Sequence[str], at: TopicPartition, span: Span, first: str | None = None
+) -> int:
+    """Rows of these offsets; only those that are 0 in column `first`, where it is given.
+
+    Values as literals: with parameters the driver would look for them in the table's name.
+    """
     compared = zip([*columns, columns[-1]], ("=", "=", ">=", "<"), (*at, span.start, span.end), strict=True)
     places = sql.SQL(" AND ").join(
         sql.SQL("{} OPERATOR(pg_catalog.{}) {}").format(sql.Identifier(column), sql.SQL(operator), sql.Literal(value))
-        for column, operator, value in compared
+        for column, operator, value in chain(compared, [(first, "=", 0)] if first else [])
     )
     query = sql.SQL("SELECT pg_catalog.count(*) FROM {} WHERE {}").format(table_name(table), places)
     with translated(f"read table {table!r}"):

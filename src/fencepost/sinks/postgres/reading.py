@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
-from fencepost.model import TopicPartition
+from fencepost.model import Span, TopicPartition
 from fencepost.sinks.postgres.session import (
     KEEPALIVE,
     Connection,
@@ -174,18 +174,20 @@ def spans_over(connection: Connection, schema: str, pipeline: str, at: TopicPart
         return cursor.execute(query, (pipeline, *at, offset, offset)).fetchall()
 
 
-def another_had(connection: Connection, schema: str, pipeline: str, at: TopicPartition, offset: int) -> bool:
-    """Was this offset carried of a topic of the same name that was deleted since? Its spans are kept as `topic@id`."""
+def spans_before(
+    connection: Connection, schema: str, pipeline: str, at: TopicPartition, span: Span
+) -> list[StoredSpan]:
+    """What met these offsets of topics of the same name that were deleted since: kept as `topic@id`."""
     if not exists(connection, schema, "spans"):
-        return False
+        return []
     query = statement(
-        "SELECT EXISTS (SELECT 1 FROM {schema}.spans WHERE pipeline = %s AND pg_catalog.starts_with(topic, %s) "
-        "AND partition = %s AND start_offset <= %s AND end_offset > %s)",
+        "SELECT topic, partition, start_offset, end_offset, rows, dead, landed_at FROM {schema}.spans "
+        "WHERE pipeline = %s AND pg_catalog.starts_with(topic, %s) AND partition = %s "
+        "AND start_offset < %s AND end_offset > %s ORDER BY id",
         schema,
     )
-    with translated("read the spans"):
-        found = connection.execute(query, (pipeline, f"{at.topic}@", at.partition, offset, offset)).fetchone()
-    return bool(found and found[0])
+    with translated("read the spans"), connection.cursor(row_factory=class_row(StoredSpan)) as cursor:
+        return cursor.execute(query, (pipeline, f"{at.topic}@", at.partition, span.end, span.start)).fetchall()
 
 
 @dataclass(frozen=True)
