@@ -22,15 +22,20 @@ class Move:
     before: int | None  # None: nothing is stored
     after: int
     stays: bool = False  # nobody named it: it keeps what is stored when the others are moved
+    first: int | None = None  # of a topic that was made anew: its first offset. What is stored was another topic's
 
     @property
     def skipped(self) -> int:
         """Offsets that will not be read."""
+        if self.first is not None:
+            return self.after - self.first
         return max(self.after - self.before, 0) if self.before is not None else 0
 
     @property
     def repeated(self) -> int:
         """Offsets that will be read again, and land again."""
+        if self.first is not None:
+            return 0  # other records were there
         return max(self.before - self.after, 0) if self.before is not None else 0
 
 
@@ -42,6 +47,11 @@ class Repositioning:
     moves: list[Move]
     topic_ids: Mapping[str, str]
     last_batch: datetime | None
+
+    @property
+    def made_anew(self) -> list[str]:
+        """Topics of which nothing was read yet: those that were have been deleted."""
+        return sorted({move.partition.topic for move in self.moves if move.first is not None})
 
     @property
     def skipped(self) -> int:
@@ -66,7 +76,8 @@ def propose(spec: PipelineSpec, to: Start, topic: str | None = None, complete: b
     named = by_place(to, topics) if isinstance(to, Mapping) else None
     with Cluster(spec.kafka) as cluster:
         reader = TopicReader(cluster, *topics)
-        after = reader.positions({}, "earliest" if named is not None else to)
+        first = reader.positions({}, "earliest")
+        after = first if named is not None else reader.positions({}, to)
         if named is not None:
             require_held(named, after, reader.ends(after), "--to")
     stale = {row.topic for row in found.rows if row.topic_id and row.topic_id != reader.topic_ids.get(row.topic)}
@@ -74,10 +85,14 @@ def propose(spec: PipelineSpec, to: Start, topic: str | None = None, complete: b
     if named is not None:
         if complete:
             _require_complete(named, before, after)
-        after |= {at: before[at] for at in after if at in before} | named
+        after = {**after, **{at: before[at] for at in after if at in before}, **named}
     moves = [
         Move(
-            at, found.positions.get(at), position, stays=named is not None and at not in named and at.topic not in stale
+            at,
+            found.positions.get(at),
+            position,
+            stays=named is not None and at not in named and at.topic not in stale,
+            first=min(first.get(at, position), position) if at.topic in stale else None,
         )
         for at, position in sorted(after.items())
     ]

@@ -111,6 +111,37 @@ def test_a_transform_that_filters_leaves_nothing_lost(flow: Flow) -> None:
     assert audited(flow, declared).verdict is Verdict.HOLDS
 
 
+CHANCE = """
+import random
+import pyarrow as pa
+
+def drawn(batch):
+    drawn = pa.array([random.getrandbits(62) for _ in range(batch.num_rows)], pa.int64())
+    return pa.RecordBatch.from_pydict({"id": batch.column("id"), "v": drawn, "_from": batch.column("_from")})
+"""
+
+
+def test_a_transform_that_never_gives_the_same_twice_leaves_the_verdict_open(flow: Flow) -> None:
+    (flow.folder / "drawn.py").write_text(CHANCE)
+    options: dict[str, Any] = {"mode": "upsert", "key": ["id"], "order_by": "v"}
+    declared = {**parts(flow, **options), "transform": {"arrow": "drawn.py:drawn"}}
+    versions(flow, *((number % 12, 0) for number in range(60)))
+    flow.run(**declared)
+    found = audited(flow, declared)
+    assert (found.verdict, "another result" in found.hops[-1].undecided) == (Verdict.INCONCLUSIVE, True), found.totals
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("chance", ["rand()", "unix_micros(now())"])
+def test_nor_does_one_on_spark(flow: Flow, chance: str) -> None:
+    declared = parts(flow, "spark", mode="upsert", key=["id"], order_by="v")
+    declared["transform"] = {"sql": f"SELECT id, s, {chance} AS v, _from FROM events"}
+    versions(flow, *((number % 12, 0) for number in range(60)))
+    flow.run(**declared)
+    found = audited(flow, declared)
+    assert (found.verdict, "another result" in found.hops[-1].undecided) == (Verdict.INCONCLUSIVE, True), found.totals
+
+
 def test_rows_that_do_not_know_where_they_came_from_leave_the_verdict_open(flow: Flow) -> None:
     declared = parts(flow, mode="upsert", key=["id"], provenance=False)
     versions(flow, (1, 1), (1, 2))

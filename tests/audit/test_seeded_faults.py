@@ -386,5 +386,29 @@ def test_rows_of_a_topic_that_was_made_anew_are_not_taken_for_doubles(
     found = audited(shop)
     assert (found.verdict, named(found)) == (Verdict.INCONCLUSIVE, [])
     assert "40 events have more rows than they should" in found.hops[-1].undecided
+    shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name}_once WHERE event = 'p:8'")
+    assert named(audited(shop)) == [("D2", 0, 4, 3)]  # of each topic one row, and one more
     shop.sql(f"DELETE FROM {shop.name} WHERE _offset = 3")
     assert audited(shop).verdict is Verdict.BROKEN  # what is lost is lost
+
+
+def test_a_double_at_an_offset_that_no_earlier_topic_had_is_one(shop: Shop, audited: Callable[..., Audit]) -> None:
+    """The earlier one ended at offset 7, and had no rows from 2 to 4."""
+    shop.sql(
+        f"INSERT INTO {shop.name}_own.spans (pipeline, topic, partition, start_offset, end_offset, owner, rows, dead) "
+        f"SELECT pipeline, topic || '@old', 0, start_, end_, owner, rows_, 0 FROM "
+        f"(SELECT pipeline, topic, owner FROM {shop.name}_own.spans LIMIT 1) AS one, "
+        f"(VALUES (0, 2, 2), (2, 4, 0), (4, 7, 3)) AS earlier (start_, end_, rows_)"
+    )
+    whole = audited(shop)
+    assert whole.verdict is Verdict.PARTLY
+    assert "an earlier one of that name had rows at the same offsets" in whole.not_checked[0]
+    shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name} WHERE _partition = 0 AND _offset IN (1, 3, 9)")
+    shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name} WHERE _partition = 1 AND _offset = 1")
+    found = audited(shop)
+    assert [(one.code.value, one.partition, one.offset) for one in found.findings] == [
+        ("D2", 0, 3),
+        ("D2", 0, 9),
+        ("D2", 1, 1),
+    ]
+    assert (found.verdict, found.hops[-1].undecided[:8]) == (Verdict.BROKEN, "1 events")

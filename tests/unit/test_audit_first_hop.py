@@ -50,7 +50,7 @@ def put(engine: DuckEngine, name: str, ids: Sequence[str | None], **columns: lis
     engine.put(name, table({field.name: field.type for field in LOG}, rows))
 
 
-def compared(engine: DuckEngine, journal: Journal, log: Sequence[str], aborted: Sequence[str] = ()) -> Hop:
+def compared(engine: DuckEngine, journal: Journal, log: Sequence[str | None], aborted: Sequence[str] = ()) -> Hop:
     put(engine, "log", log)
     engine.put("journal", journal.table())
     return compare_log(engine, 100, lambda: put(engine, "raw", [*log, *aborted]))
@@ -274,3 +274,11 @@ def test_other_tools_lines_are_counted_and_a_file_of_nothing_else_is_no_journal(
 
 def test_an_empty_journal_has_no_events() -> None:
     assert Journal().table().schema.field("id").type == pa.string()
+
+
+def test_records_without_an_id_are_said_not_to_be_checked(engine: DuckEngine) -> None:
+    """A journal names none of them."""
+    journal = Journal({"p:0": Outcome.ACKED})
+    assert compared(engine, journal, ["p:0"]).not_checked == []
+    hop = compared(engine, journal, ["p:0", None, None])
+    assert (hop.findings, hop.not_checked) == ([], ["2 records of the log that have no id: no journal names them"])

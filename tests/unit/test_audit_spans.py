@@ -11,7 +11,7 @@ import pytest
 from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import Audit, Finding, Hop
 from fencepost.audit.page import render, write_page
-from fencepost.audit.spans import LandedSpan, breaks
+from fencepost.audit.spans import LandedSpan, breaks, earlier_topics
 from fencepost.audit.sums import Bucket, Sums, suspects
 from fencepost.errors import Usage
 from fencepost.guarantee import Anomaly, Guarantee
@@ -37,6 +37,14 @@ def test_a_gap_an_overlap_and_a_position_beside_the_last_span_are_named() -> Non
     assert codes(landed((0, 3), (2, 6)), 6) == [("K-overlap", 2, 1)]
     assert codes(landed((0, 6)), 9) == [("K-gap", 6, 3)]
     assert codes(landed((0, 6)), 4) == [("K-overlap", 4, 2)]
+
+
+def test_where_a_deleted_topic_of_the_same_name_left_rows() -> None:
+    """Spans that follow each other together, those without rows left out, those that were carried twice counted so."""
+    old, new = TopicPartition("orders@x", 0), TopicPartition("orders", 0)
+    spans = [(old, 0, 3, 3), (old, 3, 6, None), (old, 6, 9, 0), (old, 9, 12, 1), (new, 0, 20, 20), (old, 0, 3, 3)]
+    found = earlier_topics([LandedSpan(at, Span(start, end), rows) for at, start, end, rows in spans])
+    assert found == [(AT, Span(0, 6)), (AT, Span(9, 12)), (AT, Span(0, 3))]
 
 
 def test_sums_that_differ_in_anything_are_suspect() -> None:

@@ -98,14 +98,6 @@ class Hop:
         self.remarks = [finding for finding in self.findings if finding.code in codes]
         self.findings = [finding for finding in self.findings if finding.code not in codes]
 
-    def leave_open(self, why: str, *codes: Anomaly) -> None:
-        """These may be wrong or not: nothing can be said about the hop, unless something else is wrong too."""
-        if not any(self.totals[code] for code in codes):
-            return
-        self.undecided = why
-        self.totals = Counter({code: count for code, count in self.totals.items() if code not in codes})
-        self.findings = [finding for finding in self.findings if finding.code not in codes]
-
     def verdict(self, guarantee: Guarantee) -> Verdict:
         rulings = {ALLOWED[code].under(guarantee) for code, count in self.totals.items() if count}
         if Ruling.FORBIDDEN in rulings:

@@ -107,7 +107,16 @@ class _FirstHop:
         self._notes.add(Anomaly.ABORTED_READ, "told", "outcome = 'aborted' AND times > 0", **all_of_them)
         never = "times > 0 AND (outcome IS NULL OR outcome = 'refused')"
         self._notes.add(Anomaly.PHANTOM, "told", never, "no journal says that it was sent", **all_of_them)
+        self._nameless()
         return self._hop
+
+    def _nameless(self) -> None:
+        """Records without an id may be anybody's: a journal does not name them."""
+        (count,) = self._engine.rows("SELECT count(*) - count(id) AS records FROM log")
+        if count["records"]:
+            self._hop.not_checked.append(
+                f"{count['records']:,} records of the log that have no id: no journal names them"
+            )
 
     def _count(self) -> None:
         outcomes = {

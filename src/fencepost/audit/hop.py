@@ -62,6 +62,7 @@ class Question:
     payload: bool = False  # both sides have a column `payload`, which must agree
     missing: Anomaly = Anomaly.LOST_BEFORE_SINK  # what a record without a row is
     nowhere: Anomaly = Anomaly.PHANTOM  # what a row without a record is
+    earlier: Sequence[tuple[TopicPartition, Span]] = ()  # where a deleted topic of the same name may have left a row
     most: int = 100
 
 
@@ -79,6 +80,7 @@ class _Comparison:
         self._keys = ", ".join(question.keying.columns)
         self._hurt: dict[int, SpanCount] = {}  # the spans that meet a bucket that differs
         self._blamed: dict[int, int] = {}  # rows of such a span that are findings already
+        self._open = 0  # events whose rows may be of an earlier topic
 
     def run(self) -> Hop:
         expected, _ = self._sums("expected", "0", "'in'")
@@ -86,12 +88,33 @@ class _Comparison:
         self._hop.landed = rows_of(found.values())
         self._hop.facts = {"read": rows_of(expected.values()), "filtered": 0, "dead": 0, **aside}
         differing = suspects(expected, found)
+        self._engine.put("earlier", table(RANGE, [(*at, span.start, span.end) for at, span in self._asked.earlier]))
         if differing:
             self._look_closer(differing)
         wrong = self._hop.totals
-        surplus = wrong[Anomaly.DOUBLED_IN_SINK] + wrong[Anomaly.PHANTOM] + wrong[Anomaly.ABORTED_READ]
+        surplus = wrong[Anomaly.DOUBLED_IN_SINK] + wrong[Anomaly.PHANTOM] + wrong[Anomaly.ABORTED_READ] + self._open
         self._hop.expected = self._hop.landed - surplus + wrong[Anomaly.LOST_BEFORE_SINK]
+        if self._asked.earlier:
+            self._say_of_earlier()
         return self._hop
+
+    def _say_of_earlier(self) -> None:
+        """A row at an offset that an earlier topic had too may stand for that one's event."""
+        topics = ", ".join(sorted({repr(at.topic) for at, _ in self._asked.earlier}))
+        if self._open:
+            self._hop.undecided = (
+                f"{self._open:,} events have more rows than they should, or others; they may be of an earlier topic "
+                f"{topics}, whose offsets were the same"
+            )
+        elif not self._asked.payload:
+            (count,) = self._engine.rows(
+                f"SELECT count(*) AS rows FROM sink s JOIN earlier e ON {_within('s')} WHERE s.zone = 'in'"
+            )
+            if count["rows"]:
+                self._hop.not_checked.append(
+                    f"whether {count['rows']:,} rows are of the topic {topics} that there is now: an earlier one of "
+                    "that name had rows at the same offsets"
+                )
 
     def _sums(self, relation: str, number: str, zone: str) -> tuple[dict[Bucket, Sums], dict[str, int]]:
         """The sums of the rows that are compared, and how many were left aside, by why."""
@@ -118,14 +141,25 @@ class _Comparison:
 
     def _look_closer(self, differing: list[Bucket]) -> None:
         self._make_mismatches(differing)
-        doubled = "logged > 0 AND times > logged"
+        doubled = "logged > 0 AND times > logged + before"
         counts = {"times": "times", "expected": "logged", "n": "n"}
-        self._notes.add(Anomaly.DOUBLED_IN_SINK, "mismatch", doubled, events="times - logged", **counts)
-        self._notes.add(Anomaly.CORRUPTED, "mismatch", "changed", "another payload than in the log", **counts)
+        self._notes.add(Anomaly.DOUBLED_IN_SINK, "mismatch", doubled, events="times - logged - before", **counts)
+        changed, note = "changed AND before = 0", "another payload than in the log"
+        self._notes.add(Anomaly.CORRUPTED, "mismatch", changed, note, **counts)
+        self._leave_open("mismatch", "times - logged", "logged > 0 AND times > logged")
+        self._leave_open("mismatch", "1", "changed AND logged > 0 AND times <= logged")
         self._count_spans(differing)
         self._extra()
         self._more_than_written()
         self._missing()
+
+    def _leave_open(self, relation: str, events: str, where: str) -> None:
+        """Count those that earlier topics explain."""
+        if self._asked.earlier:
+            (count,) = self._engine.rows(
+                f"SELECT coalesce(sum(least({events}, before)), 0) AS events FROM {relation} WHERE {where}"
+            )
+            self._open += int(count["events"])
 
     def _make_mismatches(self, differing: list[Bucket]) -> None:
         """`mismatch`: every key that is not there as often as it should be, or with another payload."""
@@ -144,13 +178,17 @@ class _Comparison:
         )
         differs = "l.l_payload <> s.s_payload" if self._asked.payload else "FALSE"
         self._engine.keep(
-            "mismatch",
+            "unequal",
             "SELECT coalesce(l_topic, s_topic) AS topic, coalesce(l_part, s_part) AS part, "
             "coalesce(l_pos, s_pos) AS pos, coalesce(l_id, s_id) AS id, coalesce(n, 0) AS n, "
             f"coalesce(logged, 0) AS logged, coalesce(times, 0) AS times, coalesce({differs}, FALSE) AS changed "
             f"FROM expected_here l FULL OUTER JOIN found_here s ON {self._same('l', 's')} "
             f"WHERE logged IS NULL OR times IS NULL OR times <> logged OR {differs}",
         )
+        columns = "u.topic, u.part, u.pos, u.id, u.n, u.logged, u.times, u.changed"
+        counted = f"SELECT {columns}, count(e.topic) AS before FROM unequal u LEFT JOIN earlier e ON {_within('u')}"
+        plain = "SELECT *, 0 AS before FROM unequal"
+        self._engine.keep("mismatch", f"{counted} GROUP BY {columns}" if self._asked.earlier else plain)
 
     def _in_suspects(self, differing: list[Bucket]) -> str:
         """Only the rows of these buckets; said of their offsets too, which a reader may use to skip files or pages."""
@@ -183,15 +221,17 @@ class _Comparison:
             f"LEFT JOIN {once.format('raw')} r ON {self._same('m', 'r')} "
             "LEFT JOIN ranges g ON g.topic = r.of_topic AND g.part = r.of_part WHERE m.logged = 0",
         )
-        counts = {"events": "times", "times": "times", "expected": "0", "n": "n"}
+        counts = {"events": "times - before", "times": "times", "expected": "0", "n": "n"}
         excluded = self._asked.unexpected or Anomaly.PHANTOM
-        self._notes.add(excluded, "extra", "state = 'committed'", "its event is not expected to have a row", **counts)
-        aborted = "a record of the log that is not committed"
-        self._notes.add(Anomaly.ABORTED_READ, "extra", "state = 'aborted'", aborted, **counts)
+        committed, note = "state = 'committed' AND times > before", "its event is not expected to have a row"
+        self._notes.add(excluded, "extra", committed, note, **counts)
+        aborted, note = "state = 'aborted' AND times > before", "a record of the log that is not committed"
+        self._notes.add(Anomaly.ABORTED_READ, "extra", aborted, note, **counts)
+        self._leave_open("extra", "times", "state <> 'ahead'")
         if self._asked.compacted and self._hurt:
             self._compacted(counts)
         else:
-            self._notes.add(self._asked.nowhere, "extra", "state = 'nowhere'", **counts)
+            self._notes.add(self._asked.nowhere, "extra", "state = 'nowhere' AND times > before", **counts)
             self._blamed = self._by_span(
                 f"SELECT h.span, count(*) AS times FROM extra m JOIN hurt h ON {_inside('m')} GROUP BY h.span"
             )
@@ -220,7 +260,15 @@ class _Comparison:
         for i, count in self._hurt.items():
             more = count.surplus - self._blamed.get(i, 0)
             if count.whole and more > 0 and not self._asked.compacted:
-                self._hop.add([_long(count, more)], more)
+                if self._met_before(count.landed):
+                    self._open += more
+                else:
+                    self._hop.add([_long(count, more)], more)
+
+    def _met_before(self, landed: LandedSpan) -> bool:
+        """Has an earlier topic left rows among those of the span?"""
+        here, span = landed.partition, landed.span
+        return any(at == here and one.start < span.end and span.start < one.end for at, one in self._asked.earlier)
 
     def _missing(self) -> None:
         """Records without a row: dead, filtered or lost."""
@@ -296,7 +344,14 @@ _HURT = {
 }
 
 
+RANGE = {"topic": pa.string(), "part": pa.int32(), "first": pa.int64(), "until": pa.int64()}
+
 _UNEXPLAINED = "span IS NULL OR span IN (SELECT span FROM named)"
+
+
+def _within(side: str) -> str:
+    """The row lies where an earlier topic left some."""
+    return f"e.topic = {side}.topic AND e.part = {side}.part AND {side}.pos >= e.first AND {side}.pos < e.until"
 
 
 def _inside(side: str) -> str:

@@ -20,7 +20,7 @@ from psycopg import conninfo
 
 from fencepost.audit.duck import DuckEngine
 from fencepost.audit.engine import Engine, table
-from fencepost.audit.hop import Ranges
+from fencepost.audit.hop import RANGE, Ranges
 from fencepost.audit.readers import read_topic
 from fencepost.errors import Unreachable, Usage
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Span, TopicPartition
@@ -39,7 +39,6 @@ LOG = pa.schema(
         ("tombstone", pa.bool_()),  # it has no value
     ]
 )
-RANGE = {"topic": pa.string(), "part": pa.int32(), "first": pa.int64(), "until": pa.int64()}
 AT_ONCE = 50_000
 
 
@@ -74,11 +73,15 @@ class PythonLoader:
             raise Unreachable(f"PostgreSQL could not be read: {error}") from error
 
     def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None:
-        """`outputs`: what the pipeline's transform makes of these records. Raises Usage, Refused."""
-        from fencepost.audit.rerun import rerun
+        """`outputs`: what the pipeline's transform makes of these records, twice. Raises Usage, Refused."""
+        from fencepost.audit.rerun import require_same, rerun, sums_of
 
         aside = {(row["topic"], row["part"], row["pos"]) for row in self.engine.rows("SELECT * FROM dead")}
         self.engine.put("outputs", rerun(spec, ranges, aside))
+        if spec.transform is not None and spec.postgres.merge is not None:
+            before = sums_of(self.engine, "outputs", spec.postgres.merge)
+            self.engine.put("outputs", rerun(spec, ranges, aside))
+            require_same(before, sums_of(self.engine, "outputs", spec.postgres.merge))
 
     def expected(self, _topics: Sequence[str], _ranges: Ranges, _condition: str) -> None:
         raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")

@@ -20,14 +20,14 @@ from fencepost.audit.engine import Row
 from fencepost.audit.hop import Ranges
 from fencepost.audit.jdbc import jdbc
 from fencepost.audit.loading import LOG
-from fencepost.audit.rerun import names
+from fencepost.audit.rerun import names, require_same, sums_of
 from fencepost.errors import Refused, Unreachable
-from fencepost.model import EVENT_CHECKSUM, EVENT_ID, TopicPartition
+from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Merge, TopicPartition
 from fencepost.rows import RowShape
 from fencepost.spark.failures import SparkFailure, translated
 from fencepost.spark.session import open_session
 from fencepost.spark.source import READING, KafkaSource, spark_options
-from fencepost.spark.transform import resolve
+from fencepost.spark.transform import Transform, resolve
 from fencepost.spec import PipelineSpec, SourceSpec
 from fencepost.transforms import FunctionName
 
@@ -118,7 +118,10 @@ class SparkLoader:
             ).createOrReplaceTempView("expected")
 
     def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None:
-        """`outputs`: what the pipeline's transform makes of these records, but for those that were put aside."""
+        """`outputs`: what the pipeline's transform makes of these records, but for those that were put aside.
+
+        It is run twice. Raises Refused where that gives two results.
+        """
         merge = spec.postgres.merge
         transform = resolve(self.engine.spark, spec, KafkaSource(spec.source, spec.kafka, 1))
         if merge is None or not transform.shape.provenance:
@@ -128,7 +131,27 @@ class SparkLoader:
         with _translated():
             aside = self.engine.spark.table("dead").selectExpr("topic", "part AS partition", "pos AS offset")
             records = loader._records(spec.source.origins, ranges, committed=True)
-            made = transform.made(records.join(f.broadcast(aside), ["topic", "partition", "offset"], "left_anti"))
+            carried = records.join(f.broadcast(aside), ["topic", "partition", "offset"], "left_anti")
+        before = None
+        if spec.transform is not None:
+            self._make(transform, carried, merge)
+            before = sums_of(self.engine, "made", merge)
+        self._make(transform, carried, merge)  # planned anew: chance is drawn in the plan
+        self.engine.keep("unnumbered", "SELECT *, monotonically_increasing_id() AS line FROM made")
+        if before is not None:
+            require_same(before, sums_of(self.engine, "unnumbered", merge))
+        (count,) = self.engine.rows(
+            "SELECT count(*) AS rows, count(DISTINCT topic, part, pos) AS events FROM unnumbered"
+        )
+        number = "row_number() OVER (PARTITION BY topic, part, pos ORDER BY line) - 1"
+        number = number if count["rows"] > count["events"] else "0"  # a sort, only where events have several rows
+        self.engine.view("outputs", f"SELECT *, {number} AS n FROM unnumbered")
+
+    @staticmethod
+    def _make(transform: Transform, records: DataFrame, merge: Merge) -> None:
+        """`made`: the columns that count, of what comes of these records."""
+        with _translated():
+            made = transform.made(records)
             if transform.shape.arrow:
                 made = _in_arrow(made, transform.shape.arrow)
             tombstone = f.col("_from.tombstone") if transform.shape.tombstones else f.lit(False)
@@ -139,13 +162,6 @@ class SparkLoader:
                 tombstone.alias("tombstone"),
                 *(f.col(f"`{column}`").alias(name) for name, column in names(merge).items()),
             ).createOrReplaceTempView("made")
-        self.engine.keep("unnumbered", "SELECT *, monotonically_increasing_id() AS line FROM made")
-        (count,) = self.engine.rows(
-            "SELECT count(*) AS rows, count(DISTINCT topic, part, pos) AS events FROM unnumbered"
-        )
-        number = "row_number() OVER (PARTITION BY topic, part, pos ORDER BY line) - 1"
-        number = number if count["rows"] > count["events"] else "0"  # a sort, only where events have several rows
-        self.engine.view("outputs", f"SELECT *, {number} AS n FROM unnumbered")
 
     def table(self, name: str, dsn: str, query: str, pages: int = 0) -> None:
         """A query's rows; where its table has so many pages, by several readers of a share of them each."""

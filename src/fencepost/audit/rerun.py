@@ -8,6 +8,7 @@ from itertools import islice
 import pyarrow as pa
 from confluent_kafka import Message
 
+from fencepost.audit.engine import Engine, Row
 from fencepost.audit.readers import read_topic
 from fencepost.consuming.columns import EventRows
 from fencepost.errors import Poison, Refused
@@ -24,6 +25,21 @@ def names(merge: Merge) -> dict[str, str]:
     """The relation's columns of the key and the order, and the transform's behind each."""
     order = {"ord": merge.order_by} if merge.order_by else {}
     return {**{f"k{number}": name for number, name in enumerate(merge.key)}, **order}
+
+
+def sums_of(engine: Engine, relation: str, merge: Merge) -> Row:
+    """Of what a transform made: the same where it made the same again, in whatever order."""
+    first, second = engine.hashes("topic", "part", "pos", "tombstone", *names(merge))
+    (sums,) = engine.rows(f"SELECT count(*) AS rows, sum({first}) AS h1, sum({second}) AS h2 FROM {relation}")
+    return sums
+
+
+def require_same(before: Row, after: Row) -> None:
+    """Raises Refused where a transform that was run twice made two things of the same records."""
+    if before != after:
+        raise Refused(
+            "the transform gives another result each time that it is run: it asks for the time, or for chance"
+        )
 
 
 def rerun(spec: PipelineSpec, ranges: Mapping[TopicPartition, Span], aside: Places) -> pa.Table:

@@ -47,9 +47,26 @@ class SpanCount:
         return max(self.rows - self.landed.rows, 0) if self.landed.rows is not None else 0
 
 
-def made_anew(spans: Sequence[LandedSpan]) -> list[str]:
-    """The topics of which an earlier one of the same name was carried too: its spans are kept as `topic@id`."""
-    return sorted({topic for topic, at, _ in (landed.partition.topic.partition("@") for landed in spans) if at})
+def earlier_topics(spans: Sequence[LandedSpan]) -> list[tuple[TopicPartition, Span]]:
+    """Where topics of the same names that were deleted left rows: their spans are kept as `topic@id`.
+
+    Spans of one topic that follow each other come together. So an offset has as many rows of earlier topics, at most,
+    as there are spans here that hold it.
+    """
+    found: dict[TopicPartition, list[Span]] = {}
+    for landed in spans:
+        if "@" not in landed.partition.topic or landed.rows == 0:
+            continue
+        runs = found.setdefault(landed.partition, [])
+        if runs and runs[-1].end == landed.span.start:
+            runs[-1] = Span(runs[-1].start, landed.span.end)
+        else:
+            runs.append(landed.span)
+    return [
+        (TopicPartition(at.topic.partition("@")[0], at.partition), run)
+        for at, runs in sorted(found.items())
+        for run in runs
+    ]
 
 
 def breaks(spans: Sequence[LandedSpan], positions: Mapping[TopicPartition, int]) -> Iterator[Finding]:

@@ -88,7 +88,8 @@ def _move(pipeline: PipelineSpec, proposal: Repositioning, yes: bool, output: Ou
     carry_out(pipeline, proposal)
     if output is OutputFormat.JSON:
         positions = {str(move.partition): move.after for move in proposal.moves}
-        emit_json({"positions": positions, "skipped": proposal.skipped, "repeated": proposal.repeated})
+        anew = {"made_anew": proposal.made_anew} if proposal.made_anew else {}
+        emit_json({"positions": positions, "skipped": proposal.skipped, "repeated": proposal.repeated, **anew})
     else:
         say("set")
 
@@ -99,4 +100,8 @@ def _say(proposal: Repositioning) -> None:
     last = proposal.last_batch
     ago = f"{(datetime.now(UTC) - last).total_seconds():,.0f} s ago" if last else "never"
     say()
+    for topic in proposal.made_anew:
+        say(
+            f"{topic} was deleted and made anew: the old positions are of other records, and none of these was read yet"
+        )
     say(f"{proposal.skipped:,} offsets skipped, {proposal.repeated:,} read again; the last batch landed {ago}")
