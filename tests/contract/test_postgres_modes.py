@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,7 +16,7 @@ from contract.keyed import DEDUPE, UPSERT, Event, Keyed, Maker
 from fencepost.errors import Poison, Refused
 from fencepost.guarantee import Guarantee
 from fencepost.model import Landed, Merge, Mode
-from fencepost.sinks.postgres import dead, merging, sieve
+from fencepost.sinks.postgres import PostgresStore, dead, merging, sieve
 from fencepost.sinks.postgres.columns import TOMBSTONE
 from fencepost.sinks.postgres.table import make_table, read_columns
 
@@ -175,6 +176,25 @@ def test_rows_that_the_table_does_not_take_are_named_by_their_offsets(keyed: Mak
     assert [offset for offset, _ in refused.value.records] == [71]
     shop.write(70, [(1, "a")])
     assert shop.table() == {1: "a"}
+
+
+@pytest.mark.parametrize("merge", [UPSERT, DELETING, DEDUPE], ids=["upsert", "delete", "dedupe"])
+def test_of_very_many_bad_rows_each_is_named_and_those_that_lose_to_another_are_not(keyed: Maker, merge: Merge) -> None:
+    """Every other key is bad. In the end each comes again, good: dedupe keeps the first, so there it stays bad."""
+    shop = keyed(merge)
+    shop.sql("ALTER TABLE {} ADD CHECK (v <> 'bad'), ADD UNIQUE (v)")
+    shop.store = PostgresStore(replace(shop.settings, most_bad=1_000))
+    events: list[Event] = [(key, "bad" if key % 2 else str(key // 4 * 2)) for key in range(200)]
+    again: list[Event] = [(key, f"mended {key}") for key in range(1, 100, 2)]
+    twice = range(2, 200, 4)  # the value of the key two before
+    bad = [*range(1 if merge is DEDUPE else 101, 200, 2), *twice]
+    with closing(shop.store), pytest.raises(Poison) as refused:
+        shop.write(0, [*events, *again])
+    reasons = dict(refused.value.records)
+    assert sorted(reasons) == sorted(bad)
+    assert all("duplicate key" in reasons[offset] for offset in twice)
+    assert all("check constraint" in reasons[offset] for offset in bad if offset % 2)
+    assert shop.table() == {}
 
 
 def test_dead_letters_land_in_the_same_transaction(keyed: Maker) -> None:

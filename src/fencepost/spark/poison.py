@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -11,12 +12,14 @@ from pyspark.sql import functions as f
 from fencepost.errors import FencepostError, Poison, Refused, Unreachable
 from fencepost.halving import bad_ones
 from fencepost.model import Span, TopicPartition
+from fencepost.rows import MOST_POISON
 from fencepost.spark.failures import SparkFailure, of_a_time, translated, unreadable
 from fencepost.spark.offsets import among
 from fencepost.spark.plan import TaskSpans
 from fencepost.spark.transform import Transform
 
-MOST_BY_HALVES = 1_000  # each takes several jobs
+MOST_BY_HALVES = 200  # each takes several jobs
+FEW_BY_HALVES = 5  # where the run stops for one
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,16 @@ class PoisonSearch:
 
     def find(self, failure: FencepostError, known: Mapping[TopicPartition, set[int]]) -> list[Poison]:
         """The records that fail, by partition; raises the failure itself where none of them fails alone."""
-        found = [poison for partition, span in self.spans if (poison := self._in(partition, span, known))]
+        bad = (poison for partition, span in self.spans if (poison := self._in(partition, span, known)))
+        found = list(islice(bad, 1) if self._stops else bad)
         if not found:
             raise failure
         return found
+
+    @property
+    def _stops(self) -> bool:
+        """Does the run stop for the first one that is named?"""
+        return self.most <= MOST_POISON
 
     def unreadable(self) -> Refused | None:
         """The first record whose timestamp Spark cannot read; None where it reads them all."""
@@ -64,7 +73,7 @@ class PoisonSearch:
 
         if malformed:  # the rest may be good: the next attempt tells
             return Poison(str(partition), sorted(malformed))
-        found = bad_ones(span.start, span.end, why, min(self.most, MOST_BY_HALVES))
+        found = bad_ones(span.start, span.end, why, FEW_BY_HALVES if self._stops else MOST_BY_HALVES)
         if len(found) == MOST_BY_HALVES:
             raise Refused(
                 f"{Poison(str(partition), found).message}: too many to be found one by one",

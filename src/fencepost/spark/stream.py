@@ -61,6 +61,7 @@ class BatchStream:
     brake: Brake | None = None  # records that cannot be carried go to the dead letters; None: the first one stops
     trouble: BaseException | None = None
     busy: bool = False  # with a batch
+    _counts: dict[tuple[TopicPartition, Span], int] = field(default_factory=dict)  # of the batch's records
     wide_node: str | None = None  # the part of the last batch's plan that mixes partitions, if there is one
 
     def carry(self, once: bool, every: str) -> None:
@@ -125,6 +126,7 @@ class BatchStream:
 
     def _carry_batch(self, records: DataFrame, number: int) -> BatchDone:
         spans = plan.spans_of(records)
+        self._counts.clear()
         if any(partition not in self.tenure.positions for partition, _ in spans):
             raise PartitionsAdded
         try:
@@ -171,7 +173,9 @@ class BatchStream:
 
     def _count(self, partition: TopicPartition, span: Span) -> int:
         """Of records: offsets may be missing."""
-        return self.transform.source.batch(self.spark, partition, span).count()
+        if (partition, span) not in self._counts:
+            self._counts[partition, span] = self.transform.source.batch(self.spark, partition, span).count()
+        return self._counts[partition, span]
 
     def _attempt(self, records: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
         made = self.transform.made(records)

@@ -12,6 +12,7 @@ from fencepost.sinks.postgres.columns import TOMBSTONE, Column
 from fencepost.sinks.postgres.session import table_name
 
 STAGE = "pg_temp.fencepost_staged"  # a temporary table of the session's own
+WINNERS = "pg_temp.fencepost_winners"  # of a transaction's own
 PLACE, NUMBER = ("_topic", "_partition"), ("_offset", "_n")  # where a row came from, as rows.py makes it
 
 
@@ -31,11 +32,18 @@ class MergeStatement:
             table_name(STAGE), _list(self._names()), mark, table_name(self.table)
         )
 
+    def keep_winners(self) -> sql.Composed:
+        """Until the transaction ends: parts of them can be merged by the thousand, without sorting all each time."""
+        made = "CREATE TEMPORARY TABLE {0} ON COMMIT DROP AS {1}; CREATE INDEX ON {0} (_offset); ANALYZE {0}"
+        return sql.SQL(made).format(table_name(WINNERS), self._winners())
+
     def text(self, only: Span | None = None) -> sql.Composed:
-        """`only`: of the winners those that came of these offsets."""
+        """`only`: of the winners that were kept those that came of these offsets."""
         winners = self._winners()
         if only:
-            winners = sql.SQL("SELECT * FROM ({}) AS winner WHERE {}").format(winners, offsets_in(only))
+            winners = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY {}").format(
+                table_name(WINNERS), offsets_in(only), _list(self.merge.key)
+            )
         return sql.SQL("MERGE INTO {} AS t USING ({}) AS s ON {} {}").format(
             table_name(self.table), winners, same(self.merge.key), sql.SQL(" ").join(self._actions())
         )

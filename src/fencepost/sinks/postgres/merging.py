@@ -19,7 +19,7 @@ from fencepost.sinks.postgres.constraints import check_deferred
 from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import STAGE, MergeStatement
 from fencepost.sinks.postgres.own_session import begin
-from fencepost.sinks.postgres.poison import MOST, find_poison, find_staged_poison, poison_of
+from fencepost.sinks.postgres.poison import MOST, begin_anew, find_poison, find_staged_poison, poison_of
 from fencepost.sinks.postgres.session import Connection, table_name, transaction, translated
 from fencepost.sinks.postgres.sieve import BY_INDEX, Sieve
 
@@ -189,10 +189,10 @@ class Merging:
                 begin(connection)
         self._once(connection, alone=True)
 
-    def _once(self, connection: Connection, alone: bool, only: Span | None = None) -> None:
+    def _once(self, connection: Connection, alone: bool) -> None:
         self._prepare(connection, alone)
-        connection.execute(self._statement.text(only))
-        check_deferred(connection, trying=only is not None)
+        connection.execute(self._statement.text())
+        check_deferred(connection)
 
     def _prepare(self, connection: Connection, alone: bool) -> None:
         """Staged rows are looked up one by one in their order, whatever the planner thinks: so are locks taken."""
@@ -202,11 +202,16 @@ class Merging:
 
     def _named(self, connection: Connection, batch: Batch[Any], refusal: Refused) -> Refused:
         """The refusal with the offsets of the records that caused it, where the rows know where they came from."""
-        if "_offset" not in {column.name for column in self._columns}:
+        if not refusal.about_values or "_offset" not in {column.name for column in self._columns}:
             return refusal
+        with translated("look for the records that were refused"):
+            begin_anew(connection)
+            self._prepare(connection, alone=True)
+            connection.execute(self._statement.keep_winners())
 
         def attempt(offsets: Span) -> None:
             with translated(f"merge rows into {self._table!r}"):
-                self._once(connection, alone=True, only=offsets)
+                connection.execute(self._statement.text(offsets))
+                check_deferred(connection, trying=True)
 
         return find_staged_poison(connection, *batch.only_span(), attempt, refusal, self._most_bad)

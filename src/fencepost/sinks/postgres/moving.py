@@ -145,8 +145,10 @@ def _source(staged: Staged, only: Part | None) -> sql.Composed:
 def _named(connection: Connection, batch: Batch[Staged], refusal: Refused) -> Refused:
     """The refusal with the offsets of the records that caused it, where the rows know where they came from."""
     staged = batch.rows
-    if not staged.stage.provenance:
+    if not refusal.about_values or not staged.stage.provenance:
         return refusal
+    with translated("look for the records that were refused"):
+        begin_anew(connection)
     for partition, span in sorted(batch.spans.items()):
 
         def attempt(offsets: Span, partition: TopicPartition = partition) -> None:

@@ -84,15 +84,24 @@ def find_staged_poison(
     refusal: Refused,
     most: int = MOST,
 ) -> Refused:
-    """The same for rows that are in the database already: `attempt` tries those of some offsets."""
-    if not refusal.about_values:
-        return refusal
+    """The same for rows that are in the database already: `attempt` tries those of some offsets.
+
+    In a transaction that the caller has begun anew.
+    """
 
     def why(start: int, end: int) -> str | None:
-        return _refused(connection, lambda: attempt(Span(start, end)))
+        try:
+            attempt(Span(start, end))
+        except Refused as refused:
+            if not refused.about_values:
+                raise
+            connection.execute("ROLLBACK TO probe")
+            return refused.message
+        connection.execute("RELEASE probe; SAVEPOINT probe")
+        return None
 
     with translated("look for the records that were refused"):
-        begin_anew(connection)
+        connection.execute("SAVEPOINT probe")
         found = bad_ones(span.start, span.end, why, most)
     return Poison(str(partition), found) if found else refusal
 
@@ -104,17 +113,3 @@ def begin_anew(connection: Connection) -> None:
     except psycopg.errors.InvalidSavepointSpecification:
         connection.execute("ROLLBACK")
         begin(connection)
-
-
-def _refused(connection: Connection, attempt: Callable[[], None]) -> str | None:
-    """Why the table does not take these rows; None when it does, and then it keeps them."""
-    connection.execute("SAVEPOINT probe")
-    try:
-        attempt()
-    except Refused as refusal:
-        if not refusal.about_values:
-            raise
-        connection.execute("ROLLBACK TO probe")
-        return refusal.message
-    connection.execute("RELEASE probe")
-    return None
