@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from threading import Event as Flag
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from fencepost.consuming.handling import HandlerFailed
 from fencepost.consuming.settings import ConsumerSettings, Per
 from fencepost.errors import PositionLost, RecordsGone, UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
+from fencepost.local import Stack
+from fencepost.sinks.kafka import Output
 
 AMO, ALO = Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE
 STYLES = [
@@ -97,6 +101,28 @@ def test_at_most_once_a_handler_that_fails_is_told_that_its_event_is_not_read_ag
     assert calls == list(range(0, 20, 2))
 
 
+def test_at_most_once_into_a_topic_a_handler_that_fails_is_called_again_with_what_was_put_back(
+    stack: Stack, tmp_path: Path
+) -> None:
+    group, target = Group(stack, tmp_path, partitions=1), Group(stack, tmp_path, partitions=1)
+    group.produce(range(6))
+    mended, calls = Flag(), list[int]()
+
+    def handle(events: list[Event]) -> list[Output]:
+        if not mended.is_set():
+            raise ValueError("no such customer")
+        calls.extend(numbers(events))
+        return [Output(event.value) for event in events]
+
+    asked = settings(group, AMO, retries=0)
+    with pytest.raises(HandlerFailed) as failed:
+        Consumption(asked, handle, topics=(target.name,)).run(True)
+    assert "was put back before them: mend the handler, and run again" in failed.value.remedy
+    mended.set()
+    assert Consumption(asked, handle, topics=(target.name,)).run(True).events == 6
+    assert calls == list(range(6))
+
+
 def test_a_handler_that_recovers_costs_nothing(group: Group) -> None:
     group.produce(range(4))
     failures = iter([True, False])
@@ -113,7 +139,9 @@ def test_a_handler_slower_than_the_poll_interval_keeps_its_membership(group: Gro
     group.produce([0, 2])
     quick = {"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"}
     slow = ConsumerSettings({**group.kafka, **quick}, group.name, group.name, ALO, per=Per.RECORD)
-    done = Consumption(slow, lambda _: time.sleep(7)).run(True)  # the handler is slow, nothing is waited for
+    pauses = iter([7.0])  # the handler is slow with the first one, nothing is waited for
+
+    done = Consumption(slow, lambda _: time.sleep(next(pauses, 0.0))).run(True)
     assert (done.events, done.given_up) == (2, 0)
 
 

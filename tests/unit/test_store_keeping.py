@@ -7,13 +7,16 @@ from threading import Event
 from typing import Any, ClassVar, cast
 from uuid import UUID, uuid4
 
+import pytest
+
 from fencepost.cluster.positions import TopicReader
+from fencepost.consuming.handling import IN_DOUBT, PUT_BACK, HandlerFailed
 from fencepost.consuming.keeping import Aside
 from fencepost.consuming.mirroring import GroupMirror
 from fencepost.consuming.settings import ConsumerSettings
 from fencepost.consuming.store_keeping import Carriage, StoreKeeper
 from fencepost.delivery import nobody
-from fencepost.errors import Fenced, Unreachable
+from fencepost.errors import Fenced, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.sinks.memory import Memory, MemoryStore
@@ -82,3 +85,42 @@ def test_a_mirror_that_fails_holds_nothing_up_and_every_batch_is_told() -> None:
     keeper.close()
     assert memory.rows == [0, 1, 2, 3]
     assert told == [Landed(2), Landed(2)]
+
+
+class Failing(Store):
+    """Its handler raises; `lost`: and then nobody answers."""
+
+    lost = False
+
+    def write(self, batch: Batch[Any]) -> Landed:
+        raise HandlerFailed(f"the handler raised for {batch}", IN_DOUBT)
+
+    def retreat(self, batch: Batch[Any]) -> None:
+        if self.lost:
+            raise Unreachable("nobody answers")
+        super().retreat(batch)
+
+
+def carried(store: Store) -> None:
+    """One batch at most once, from 0 to 2."""
+    run = uuid4()
+    store.take_over("mail", run, {ORDERS: 0}, {})
+    carriage = Carriage(Guarantee.AT_MOST_ONCE, lambda: store, lambda _place, messages, _aside: messages, run)
+    carriage.carry(Batch({ORDERS: Span(0, 2)}, [], Tenure("mail", run, 1, {ORDERS: 0})), store, nobody)
+
+
+def test_at_most_once_a_handler_that_fails_is_told_that_the_position_was_put_back() -> None:
+    store = Failing(Memory())
+    with pytest.raises(HandlerFailed) as failed:
+        carried(store)
+    assert failed.value.remedy == PUT_BACK
+    assert store.positions("mail") == {ORDERS: 0}
+
+
+def test_at_most_once_a_handler_that_fails_is_told_that_the_position_may_not_be_put_back() -> None:
+    store = Failing(Memory())
+    store.lost = True
+    with pytest.raises(Unknown, match="the position moved first") as failed:
+        carried(store)
+    assert failed.value.remedy == IN_DOUBT
+    assert store.positions("mail") == {ORDERS: 2}

@@ -22,6 +22,11 @@ COMMITTED_FIRST = (  # at most once
     "these were committed before the handler was called, and it is not called with them again: mend it, and run again "
     "for what comes behind them"
 )
+PUT_BACK = (  # at most once, where the sink keeps the position
+    "nothing of it was written, and the position, which had moved first, was put back before them: mend the handler, "
+    "and run again"
+)
+IN_DOUBT = "mend the handler, and see where the position stands before you run again"
 
 Handler = Callable[[list[Event]], object]
 

@@ -8,10 +8,11 @@ from threading import Event as Flag
 from uuid import uuid4
 
 from fencepost.consuming.events import Event
-from fencepost.consuming.handling import call
+from fencepost.consuming.handling import IN_DOUBT, NOT_COMMITTED, call
 from fencepost.consuming.settings import ConsumerSettings
 from fencepost.consuming.store_keeping import Carriage
 from fencepost.consuming.transactions import events_of
+from fencepost.guarantee import Guarantee
 from fencepost.rules import loop_findings, require
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore, Output
 
@@ -24,7 +25,8 @@ def into_topics(settings: ConsumerSettings, topics: tuple[str, ...], handler: Ou
     """What the handler returns, into these topics; the first is meant where an output names none."""
     require(settings.guarantee, loop_findings(settings.topics, topics))
     target = KafkaSettings(settings.kafka, settings.ledger, topics, keeper=settings.group)
-    made = _Made(handler, settings.retries, stop)
+    first = settings.guarantee is Guarantee.AT_MOST_ONCE
+    made = _Made(handler, settings.retries, stop, IN_DOUBT if first else NOT_COMMITTED)
     kept = f"this sink, with the option group: {settings.group}"
     return Carriage(settings.guarantee, lambda: KafkaStore(target, made), events_of, uuid4(), sink=kept)
 
@@ -36,6 +38,7 @@ class _Made:
     handler: OutputHandler
     retries: int
     stop: Flag
+    remedy: str
 
     def __call__(self, events: list[Event]) -> list[Output]:
         made: list[Output] = []
@@ -44,5 +47,5 @@ class _Made:
             made[:] = self.handler(events) or ()
 
         if events:
-            call(handle, events, self.retries, self.stop)
+            call(handle, events, self.retries, self.stop, self.remedy)
         return made

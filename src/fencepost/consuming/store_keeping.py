@@ -18,6 +18,7 @@ from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.brake import Brake
 from fencepost.cluster.positions import TopicReader, set_command
+from fencepost.consuming.handling import PUT_BACK, HandlerFailed
 from fencepost.consuming.keeping import Aside, Messages, resolve
 from fencepost.consuming.mirroring import GroupMirror
 from fencepost.consuming.settings import COMMITTED, ConsumerSettings
@@ -72,6 +73,10 @@ class Carriage:
             try:
                 rows = self.make_rows(place, messages, bad)
                 landed = deliver(self.guarantee, Batch(batch.spans, rows, batch.tenure), store, store, see)
+            except HandlerFailed as failed:
+                if self.guarantee is Guarantee.AT_MOST_ONCE:  # else it would be Unknown
+                    failed.remedy = PUT_BACK
+                raise
             except Repeated as repeated:
                 messages = _others(messages, repeated)
             except Poison as poison:
