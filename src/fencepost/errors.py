@@ -15,9 +15,10 @@
         ├── TopicRecreated         1   the topic of that name is another one now
         └── RecordsGone            1   records that were not read yet do not exist any more
 
-The command line adds two of its own (cli/streams.py): OutputFailed 3, stdout cannot be written; ReaderGone 141, nobody
-reads it any more. Any other exception is one that nobody foresaw: one line, exit code 6 (`audit`: 5), and its
-traceback with --debug.
+`run --once` and `consume --once` end with 3 as well where offsets are left that other members hold and nobody was seen
+to carry. The command line adds two of its own (cli/streams.py): OutputFailed 3, stdout cannot be written; ReaderGone
+141, nobody reads it any more. Any other exception is one that nobody foresaw: one line, exit code 6 (`audit`: 5), and
+its traceback with --debug.
 
 An error says what is wrong and where in its message, and what to do about it in `remedy`.
 The exceptions of a driver never leave the module that calls it: they are translated there, once.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
+from fencepost.counting import count
 from fencepost.model import Span, TopicPartition
 
 
@@ -49,7 +50,29 @@ class Skipped:
     span: Span
 
 
-News = Started | BatchDone | Waiting | Skipped
+@dataclass(frozen=True)
+class Left:
+    """A run that was to carry what there is ends, and these offsets wait in partitions of other members."""
+
+    offsets: Mapping[TopicPartition, int]  # how many
+    moving: bool = False  # have all that hold them been seen to carry?
+    holders: Mapping[TopicPartition, str] = field(default_factory=dict)  # member ids, as far as the group says
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{at} (held by {self.holders.get(at, 'nobody')})" for at in sorted(self.offsets))
+        return f"{count(sum(self.offsets.values()), 'offset')} waiting in {where}"
+
+    @property
+    def remedy(self) -> str:
+        if self.moving:
+            return "they are carried by others, which were at it"
+        return (
+            "nobody was seen to carry them: see whether the other members run, end those that stand still, and run "
+            "--once again"
+        )
+
+
+News = Started | BatchDone | Waiting | Skipped | Left
 Listener = Callable[[News], None]
 
 

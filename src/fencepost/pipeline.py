@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from fencepost.delivery import Ledger, Observer, nobody
 from fencepost.errors import FencepostError, RecordsGone, Rewound, Unknown, Unreachable, Usage
 from fencepost.model import Landed, Tenure, TopicPartition
-from fencepost.news import BatchDone, Listener, News, PartitionsAdded, Skipped, Started, Waiting, unheard
+from fencepost.news import BatchDone, Left, Listener, News, PartitionsAdded, Skipped, Started, Waiting, unheard
 from fencepost.patience import Patience
 from fencepost.rules import reader_findings, require
 from fencepost.spec import EngineName, PipelineSpec, load
@@ -58,6 +58,7 @@ class Summary:
     dead: int = 0
     restarts: int = 0
     positions: dict[TopicPartition, int] = field(default_factory=dict)
+    left: Left | None = None  # waits in partitions of other members, when the run was to carry what there is
     gaps: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)  # where each ends: one may be told twice
 
     @property
@@ -120,6 +121,8 @@ class Pipeline:
                     summary.add(news)
                 if isinstance(news, Skipped):
                     summary.gaps[news.partition, news.span.start] = news.span.end
+                if isinstance(news, Left):
+                    summary.left = news
                 self._listen(news)
 
             first, runs, gap = dict(tenure.positions), [tenure.run], ""

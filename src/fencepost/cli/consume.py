@@ -19,13 +19,16 @@ from fencepost.cli.connection import Connection, connected
 from fencepost.cli.offsets import parse_start
 from fencepost.cli.output import emit_json, note, say
 from fencepost.cli.pipelines import local_dsn
+from fencepost.counting import count
 from fencepost.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from fencepost.consuming.events import Event
     from fencepost.consuming.settings import ConsumerSettings
+    from fencepost.news import Left
 
 INTERRUPTED = 130
+NOT_DRAINED = 3  # others hold what is left, and do not answer for it
 
 
 class CommitOption(StrEnum):
@@ -95,19 +98,27 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     stop = Flag()
     interrupted = _stopping(stop)
     if table or (topics and not handler):
-        _carry(settings, table, topics, handler, stop, once)
+        left = _carry(settings, table, topics, handler, stop, once)
     else:
         call = FunctionName(handler).load() if handler else _print
         dsn = local_dsn() if guarantee is Guarantee.EXACTLY_ONCE and handler and not topics else None
-        done = Consumption(settings, call, dsn, waits=_say_waiting, stop=stop, topics=topics).run(once)
-        note(f"{done.events:,} events in {done.batches:,} batches")
+        done = Consumption(settings, call, dsn, waits=_say_waiting, tells=note, stop=stop, topics=topics).run(once)
+        note(_counted(done.events, done.batches))
+        if (left := done.left) is not None:
+            note(f"not drained: {left}: {left.remedy}")
     if interrupted():
         raise typer.Exit(INTERRUPTED)
+    if left is not None and not left.moving:
+        raise typer.Exit(NOT_DRAINED)
+
+
+def _counted(events: int, batches: int) -> str:
+    return f"{count(events, 'event')} in {count(batches, 'batch', 'batches')}"
 
 
 def _carry(
     settings: ConsumerSettings, table: str | None, topics: tuple[str, ...], handler: str | None, stop: Flag, once: bool
-) -> None:
+) -> Left | None:
     """Events as they are: a pipeline of the Python engine, without a file."""
     from fencepost.cli.run_output import RunOutput
     from fencepost.errors import FencepostError, Usage
@@ -135,7 +146,8 @@ def _carry(
         error.remedy = _with_a_file(settings.group, error.remedy)
         raise
     output.end()
-    note(f"{summary.rows:,} events in {summary.batches:,} batches")
+    note(_counted(summary.rows, summary.batches))
+    return summary.left
 
 
 def _with_a_file(group: str, remedy: str) -> str:

@@ -7,8 +7,9 @@ from time import monotonic
 from typing import Any
 
 from fencepost.cli.output import emit_json, note, progress_console
+from fencepost.counting import count
 from fencepost.model import TopicPartition
-from fencepost.news import BatchDone, News, Skipped, Started, Waiting
+from fencepost.news import BatchDone, Left, News, Skipped, Started, Waiting
 from fencepost.visible import visible
 
 
@@ -18,6 +19,7 @@ class RunOutput:
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
         self._rows = 0
+        self._told_reading = False
         self._marks: list[tuple[float, int]] = []  # when, and the sum of the positions then
 
     def __call__(self, news: News) -> None:
@@ -26,21 +28,31 @@ class RunOutput:
         match news:
             case Started():
                 self._marks = [(monotonic(), sum(news.positions.values()))]
-                self._note(f"reading, as owner number {news.epoch}")
+                self._reading(news.epoch)
             case BatchDone():
                 self._batch(news)
             case Waiting():
                 then = "waiting" if news.seconds is None else f"trying again in {news.seconds:.0f} s"
+                self._told_reading = False
                 self._note(f"{news.trouble}; {then}")
             case Skipped() if not self._as_json:
                 note(f"{news.partition} {news.span}: gone before they were read, and skipped")
+            case Left() if not self._as_json:
+                self.end()
+                note(f"not drained: {news}: {news.remedy}")
+
+    def _reading(self, epoch: int) -> None:
+        """Once at the start and after each trouble, though a member of a group takes its partitions over one by one."""
+        if not self._told_reading:
+            self._told_reading = True
+            self._note(f"reading (epoch {epoch})")
 
     def _batch(self, done: BatchDone) -> None:
         self._rows += done.rows
         self._marks = [*self._marks[-9:], (monotonic(), self._marks[-1][1] + done.records)]
         (since, before), (now, after) = self._marks[0], self._marks[-1]
         rate = (after - before) / max(now - since, 0.001)
-        text = f"{self._rows:,} rows landed, {rate:,.0f} records/s"
+        text = f"{count(self._rows, 'row')} landed, {rate:,.0f} records/s"
         if done.lag is not None:
             text += f", {done.lag:,} to go" + (f" ({done.lag / rate:,.0f} s)" if rate and done.lag else "")
         text += f", {done.dead:,} put aside" if done.dead else ""
@@ -84,6 +96,10 @@ def _json(news: News) -> dict[str, Any]:
         case Skipped():
             span = {"start": news.span.start, "end": news.span.end}
             return {"event": "skipped", "partition": str(news.partition), **span}
+        case Left():
+            held = {str(at): news.holders.get(at) for at in sorted(news.offsets)}
+            said = {"moving": news.moving, "trouble": str(news), "remedy": news.remedy}
+            return {"event": "left", "offsets": texts(news.offsets), "holders": held, **said}
 
 
 def texts(positions: Mapping[TopicPartition, int]) -> dict[str, int]:

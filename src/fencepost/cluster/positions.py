@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from fencepost.cluster.client import Cluster
@@ -55,6 +56,12 @@ class TopicReader:
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return offsets_at(self._cluster, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def stable_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where readers of committed records come to the end. Raises Unreachable while a partition has no leader."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        found = offsets_at(self._cluster, partitions, latest, IsolationLevel.READ_COMMITTED)
+        return _all_led(partitions, found)
 
     def require_same(self, seen: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
         """The topics' partitions. Raises TopicRecreated when one was deleted and made anew since it was opened.

@@ -35,6 +35,7 @@ class Consumption:
     see: Observer = nobody
     seen: Callable[[Consumed], None] = lambda _: None
     waits: Callable[[Exception, float], None] = lambda _error, _seconds: None
+    tells: Callable[[str], None] = lambda _sentence: None  # what it waits for
     stop: Flag = field(default_factory=Flag)
     topics: tuple[str, ...] = ()  # where what the handler returns goes
 
@@ -74,7 +75,7 @@ class Consumption:
         return total
 
     def _member(self) -> Member:
-        return Member(self.settings, self._keeper, self.stop, self.see, self.seen)
+        return Member(self.settings, self._keeper, self.stop, self.see, self.seen, self.tells)
 
     def _wait(self, patience: Patience, trouble: FencepostError) -> None:
         seconds = patience.next_wait(trouble)

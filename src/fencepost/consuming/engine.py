@@ -29,7 +29,7 @@ from fencepost.consuming.target import Target, open_target
 from fencepost.delivery import Observer
 from fencepost.errors import Unreachable, Usage
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
-from fencepost.news import BatchDone, Listener, Started
+from fencepost.news import BatchDone, Listener, Started, Waiting
 from fencepost.spec import PipelineSpec
 
 MOST_RECORDS = 50_000  # in memory at once, of all partitions
@@ -82,7 +82,12 @@ class PythonEngine:
             progress.mirror = mirror
             return StoreKeeper(self.settings, carriage, topic, aside, mirror)
 
-        Member(self.settings, keeper, self.stop, self.see, lambda _: None).run(once)
+        def wait(trouble: str) -> None:
+            report(Waiting(trouble, None))
+
+        done = Member(self.settings, keeper, self.stop, self.see, lambda _: None, wait).run(once)
+        if done.left is not None:
+            report(done.left)
 
 
 @dataclass

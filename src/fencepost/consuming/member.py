@@ -25,7 +25,7 @@ from fencepost.cluster.failures import failure, is_missing
 from fencepost.cluster.positions import TopicReader, before_the_start, beyond_the_end
 from fencepost.consuming.client import GroupConsumer
 from fencepost.consuming.events import by_partition, place_of, unread
-from fencepost.consuming.idling import Goal, is_listed
+from fencepost.consuming.idling import Goal, Others, holders, is_listed
 from fencepost.consuming.keeping import Aside, Keeper, Messages
 from fencepost.consuming.settings import ConsumerSettings, Per
 from fencepost.delivery import Observer
@@ -41,6 +41,7 @@ from fencepost.errors import (
 )
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
+from fencepost.news import Left
 
 POLL_SECONDS = 0.2
 FENCED_SECONDS = 30.0
@@ -58,6 +59,7 @@ class Consumed:
     batches: int = 0
     given_up: int = 0  # batches whose partitions went away before they were done
     positions: dict[TopicPartition, int] = field(default_factory=dict)  # behind what was taken; the store knows more
+    left: Left | None = None  # waits in partitions of other members, when it was to end
 
     def __add__(self, other: Consumed) -> Consumed:
         return Consumed(
@@ -65,6 +67,7 @@ class Consumed:
             self.batches + other.batches,
             self.given_up + other.given_up,
             {**self.positions, **other.positions},
+            other.left,
         )
 
 
@@ -78,10 +81,12 @@ class Member:
         stop: Flag,
         see: Observer,
         seen: Callable[[Consumed], None],
+        tell: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._stop = stop
         self._seen = seen
+        self._tell = tell
         self._worker = ThreadPoolExecutor(1, "handler")
         self._batch: Batch[Messages] | None = None  # in hand
         self._in_hand: Future[Any] | None = None  # the work on it, while that is done
@@ -91,7 +96,8 @@ class Member:
         self._next: dict[TopicPartition, int] = {}  # what the next batch of each partition begins with
         self._paused = False
         self._joined = False  # the group has given it partitions, or none
-        self._goal: Goal | None = None  # of the whole group, for a member that ends and has no partition
+        self._goal: Goal | None = None  # of the whole group, for a member that ends
+        self._others: Others | None = None  # who may not reach it
         self._replaced: Fenced | None = None
         self._fenced_since: float | None = None
         self.done = Consumed()
@@ -117,6 +123,8 @@ class Member:
     def run(self, once: bool = False) -> Consumed:
         """Until stopped, or (once) until every partition that it owns is at its end; of none, until the group's are.
 
+        Of some, the others' too, unless they are seen to carry theirs, or do not for as long as a session lasts: the
+        rest is then in `left`.
         Raises HandlerFailed, RecordsGone, Unreachable; Fenced when a static member was replaced by another of its name.
         A batch whose partitions went away meanwhile is given up.
         """
@@ -126,23 +134,31 @@ class Member:
             )
             if once:
                 self._goal = Goal(self._topic, self._keeper.stands, self._listed)
+                self._others = Others(self._goal, self._holders, self._settings.session_seconds, self._tell)
             while not self._stop.is_set() and not (once and self._drained()):
                 self._carry(self._read())
                 if self._replaced is not None:
                     raise self._replaced
         finally:
             self._leave()
+        if self._others is not None and not self._stop.is_set():
+            self.done.left = self._others.left
         return self.done
 
     def _drained(self) -> bool:
-        """Every partition that it owns was read to where it ended."""
+        """Every partition that it owns was read to where it ended, and the others are in good hands, or hopeless."""
         if not self._owned:
             return self._goal is not None and self._goal.reached(self._joined)
         read = all(at in self._ends and self._next[at] >= self._ends[at] for at in self._owned)
-        return read and not self._early and not self._keeper.waiting()
+        if not read or self._early or self._keeper.waiting():
+            return False
+        return self._others is None or self._others.decided(self._owned)
 
     def _listed(self) -> bool:
         return is_listed(self._cluster, self._settings.group, self._consumer.memberid())
+
+    def _holders(self) -> Mapping[TopicPartition, str]:
+        return holders(self._cluster, self._settings.group)
 
     def _leave(self) -> None:
         """Give the partitions back, and leave the group."""

@@ -17,6 +17,7 @@ from fencepost.rules import reader_findings, require
 
 COMMITTED = "committed"  # a start: only where the group has been before
 _NEVER = ("auto.commit.enable", "topic.blacklist")  # commits what was read; topics that are not seen are not read
+SESSION_MS = 45_000  # the default of the driver, and of the brokers
 ANSWER_MS = 20_000  # the longest that a commit is waited for, when partitions are asked back too; librdkafka's is 60 s
 
 
@@ -72,6 +73,11 @@ class ConsumerSettings:
     def ledger(self) -> str:
         """Under which name a sink keeps the positions."""
         return self.pipeline or self.group
+
+    @property
+    def session_seconds(self) -> float:
+        """After how long the group misses a member that says nothing; under KIP-848 the brokers decide that."""
+        return float(self.kafka.get("session.timeout.ms", SESSION_MS)) / 1000
 
     @property
     def every(self) -> float:
