@@ -33,9 +33,10 @@ ALLOWED = {
     "producing": CORE | {"rules", "cluster", "outcome", "halving"},
     "ledgers": CORE | {"delivery"},
     # the Kafka sink is a producer, through the same client
-    "sinks": CORE | {"delivery", "rules", "ledgers", "outcome", "cluster", "producing", "halving"},
+    "sinks": CORE | {"counting", "delivery", "rules", "ledgers", "outcome", "cluster", "producing", "halving"},
     # upsert and dedupe: the transform is run again, as both engines run it
-    "audit": CORE | {"outcome", "visible", "cluster", "sinks", "spec", "spark", "consuming", "rows", "transforms"},
+    "audit": CORE
+    | {"counting", "outcome", "visible", "cluster", "sinks", "spec", "spark", "consuming", "rows", "transforms"},
     "spark": CORE
     | {
         "brake",
@@ -71,7 +72,7 @@ ALLOWED = {
     "standby": {"errors", "news", "spec", "sinks"},
     "refusals": CORE | {"rules"},
     "pipeline": CORE | {"delivery", "news", "rules", "patience", "spec", "spark", "consuming", "standby"},
-    "adoption": {"errors", "model", "spec", "cluster"},
+    "adoption": {"counting", "errors", "model", "spec", "cluster"},
     "metrics": {"errors", "model", "news"},
     "standing": {"guarantee", "model", "spec", "sinks"},
     "status": {"model", "spec", "cluster", "standing"},

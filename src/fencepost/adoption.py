@@ -12,6 +12,7 @@ from urllib.request import url2pathname
 
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.groups import describe_group
+from fencepost.counting import count
 from fencepost.errors import Unreachable, Usage
 from fencepost.model import TopicPartition
 from fencepost.spec import PipelineSpec
@@ -43,7 +44,7 @@ def of_group(cluster: Cluster, group: str, topics: Collection[str]) -> Found:
     """
     found = describe_group(cluster, group)
     if found.members:
-        raise Usage(f"group {group!r} has {len(found.members)} members that go on reading", "stop them first")
+        raise Usage(f"group {group!r} has {count(len(found.members), 'member')} at work", "stop them first")
     stored: dict[str, dict[int, int]] = defaultdict(dict)
     for at, position in _settled(cluster, group).items():
         if at.topic in topics:

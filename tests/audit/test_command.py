@@ -170,7 +170,7 @@ def test_records_and_rows_that_have_no_id_leave_a_comparison_by_ids_open(shop: S
     words = ["--bootstrap-server", stack.bootstrap_servers, "--topic", shop.name, "--sink", f"topic:{other.name}"]
     code, found = as_json("audit", *words)
     assert (code, found["verdict"], found["lost"]) == (5, "inconclusive", 0)
-    assert "1 records of the log" in found["hops"][-1]["undecided"]
+    assert "1 record of the log" in found["hops"][-1]["undecided"]
 
 
 def test_what_cannot_be_read_is_undecided_and_wrong_options_are_refused(spec: Path, stack: Stack) -> None:

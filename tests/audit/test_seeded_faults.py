@@ -385,7 +385,7 @@ def test_rows_of_a_topic_that_was_made_anew_are_not_taken_for_doubles(
     )
     found = audited(shop)
     assert (found.verdict, named(found)) == (Verdict.INCONCLUSIVE, [])
-    assert "40 events have more rows than they should" in found.hops[-1].undecided
+    assert "40 events with more rows than there should be" in found.hops[-1].undecided
     shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name}_once WHERE event = 'p:8'")
     assert named(audited(shop)) == [("D2", 0, 4, 3)]  # of each topic one row, and one more
     shop.sql(f"DELETE FROM {shop.name} WHERE _offset = 3")
@@ -411,4 +411,4 @@ def test_a_double_at_an_offset_that_no_earlier_topic_had_is_one(shop: Shop, audi
         ("D2", 0, 9),
         ("D2", 1, 1),
     ]
-    assert (found.verdict, found.hops[-1].undecided[:8]) == (Verdict.BROKEN, "1 events")
+    assert (found.verdict, found.hops[-1].undecided[:8]) == (Verdict.BROKEN, "1 event ")

@@ -139,7 +139,9 @@ NOT_FOLLOWED = {
     "see `fencepost init`": _MAKES,
     "see the file that `fencepost init NAME` makes": _MAKES,
     "make one with `fencepost init NAME`, or give --spec": _MAKES,
-    "{} and transforms.py written: cd {} && fencepost run --once": "no remedy: what to do next",
+    "next: fencepost produce --topic orders --count 1000 (if there is no such topic yet), fencepost run --once": (
+        "no remedy: what to do next"
+    ),
     "give --bootstrap-server host:port": _WHERE,
     "give --file FILE, or --count N": _WHERE,
     "give --partition and --offset, or --id": _WHERE,

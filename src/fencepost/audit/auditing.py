@@ -22,6 +22,7 @@ from fencepost.audit.superseding import BY_KEY, make_expected
 from fencepost.audit.table_order import read_order
 from fencepost.cluster.client import Cluster
 from fencepost.cluster.failures import NotLetIn
+from fencepost.counting import count
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
 from fencepost.model import Mode, Span
@@ -167,7 +168,9 @@ class _Auditor:
             for relation in ("log", "sink")
         )
         if log["nameless"] or sink["nameless"]:
-            hop.undecided = f"without an id: {log['nameless']:,} records of the log, {sink['nameless']:,} of the sink"
+            hop.undecided = (
+                f"without an id: {count(log['nameless'], 'record')} of the log, {sink['nameless']:,} of the sink"
+            )
         return hop
 
     def _of_keys(self, spec: PipelineSpec) -> Hop:

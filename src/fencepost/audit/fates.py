@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fencepost.counting import count
 from fencepost.model import Mode, Span
 
 
@@ -130,7 +131,7 @@ def _without_row(at: Record, look: Look) -> Answer:
         return Fate.NO_ROW, "a tombstone" if look.tombstone else "replaced by another event of its key, or filtered"
     if len(at.carried) == 1 and look.in_span is not None and look.in_span < (at.carried[0].rows or 0):
         missing = (at.carried[0].rows or 0) - look.in_span
-        return Fate.UNKNOWN, f"filtered or lost: {missing:,} rows of its commit are missing; see `fencepost audit`"
+        return Fate.UNKNOWN, f"filtered or lost: its commit lacks {count(missing, 'row')}; see `fencepost audit`"
     if any(one.rows != 0 for one in at.others) and any(one.rows != 0 for one in at.carried):
         return Fate.UNKNOWN, "filtered or lost: among its commit's rows may be some of the topic that was deleted"
     return Fate.FILTERED, ""

@@ -17,6 +17,7 @@ from fencepost.audit.findings import Finding, Hop
 from fencepost.audit.notes import Notes
 from fencepost.audit.spans import LandedSpan, SpanCount
 from fencepost.audit.sums import Bucket, Sums, rows_of, suspects
+from fencepost.counting import count
 from fencepost.guarantee import Anomaly
 from fencepost.model import Span, TopicPartition
 
@@ -103,7 +104,7 @@ class _Comparison:
         topics = ", ".join(sorted({repr(at.topic) for at, _ in self._asked.earlier}))
         if self._open:
             self._hop.undecided = (
-                f"{self._open:,} events have more rows than they should, or others; they may be of an earlier topic "
+                f"{count(self._open, 'event')} with more rows than there should be, or others; they may be of an earlier topic "
                 f"{topics}, whose offsets were the same"
             )
         elif not self._asked.payload:

@@ -18,6 +18,7 @@ from fencepost.audit.findings import Audit, Hop
 from fencepost.audit.request import AuditRequest, SinkMode
 from fencepost.audit.scope import Scope, find_scope
 from fencepost.cluster.failures import NotLetIn
+from fencepost.counting import count
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
 from fencepost.model import Span, TopicPartition
@@ -54,8 +55,8 @@ class Change:
         aside = f"; undecided: {self.undecided}" if self.undecided else ""
         aside += "".join(f"; not checked: {one}" for one in self.not_checked)
         return (
-            f"{self.at:%H:%M:%S}  {self.verdict}: {self.compared:,} rows compared, {found}, "
-            f"{self.waiting:,} offsets wait{aside}"
+            f"{self.at:%H:%M:%S}  {self.verdict}: {count(self.compared, 'row')} compared, {found}, "
+            f"{count(self.waiting, 'offset')} to go{aside}"
         )
 
     def says_the_same_as(self, other: Change | None) -> bool:

@@ -14,6 +14,7 @@ from fencepost.cli.connection import Connection, connected
 from fencepost.cli.offsets import finite, parse_start
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
 from fencepost.cli.pipelines import SpecOption, local_dsn, pipeline_spec
+from fencepost.counting import count
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 
@@ -215,7 +216,7 @@ def _say_counts(hop: Hop) -> None:
         )
     elif "acked" in facts:
         outcomes = ", ".join(f"{word} {facts[word]:,}" for word in ("acked", "unknown", "refused", "aborted"))
-        said = f"; {facts['ignored_lines']:,} lines ignored" if facts["ignored_lines"] else ""
+        said = f"; {count(facts['ignored_lines'], 'line')} ignored" if facts["ignored_lines"] else ""
         say(f"journal: {outcomes}{said}; in the log {hop.landed:,}")
     if hop.name == "log to sink":
         lost, doubled = (sum(hop.totals[code] for code in codes) for codes in (LOST, DOUBLED))
@@ -224,14 +225,14 @@ def _say_counts(hop: Hop) -> None:
 
 
 def _say_aside(facts: dict[str, int]) -> None:
-    for word, text in (
-        ("waiting", "offsets wait beyond the position"),
-        ("ahead", "rows beyond the position, left aside"),
-        ("older", "rows older than the log, or of a topic that is not read any more, left aside"),
-        ("compacted", "rows whose records were compacted away, compared by number only"),
+    for word, noun, text in (
+        ("waiting", "offset", "beyond the position: not read yet"),
+        ("ahead", "row", "beyond the position, left aside"),
+        ("older", "row", "older than the log, or of a topic that is not read any more, left aside"),
+        ("compacted", "row", "of records that were compacted away, compared by number only"),
     ):
         if facts.get(word):
-            say(f"{facts[word]:,} {text}")
+            say(f"{count(facts[word], noun)} {text}")
 
 
 def _say_findings(found: Audit, most: int) -> None:
@@ -269,9 +270,9 @@ def _said(hop: Hop) -> Iterator[str]:
 
     if hop.said[Anomaly.DOUBLED_IN_LOG]:
         often = "twice" if hop.facts["most_copies"] == 2 else f"up to {hop.facts['most_copies']:,} times"
-        yield f"{hop.facts['repeated_ids']:,} ids sent {often}"
+        yield f"{count(hop.facts['repeated_ids'], 'id')} sent {often}"
     if hop.said[Anomaly.REORDERED_IN_LOG]:
-        yield f"{hop.said[Anomaly.REORDERED_IN_LOG]:,} events behind others of their key that were sent later"
+        yield f"{count(hop.said[Anomaly.REORDERED_IN_LOG], 'event')} behind others of the same key that were sent later"
 
 
 def _words(verdict: Verdict) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from fencepost.cli.connection import Connection, connected
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
+from fencepost.counting import count
 
 app = typer.Typer(
     help="List consumer groups, and show how far they are.",
@@ -53,7 +54,7 @@ def describe(
     if output is OutputFormat.JSON:
         emit_json(asdict(found))
         return
-    say(f"group {found.group} ({found.type}, {found.state}, {len(found.members)} members)")
+    say(f"group {found.group} ({found.type}, {found.state}, {count(len(found.members), 'member')})")
     emit_table(
         ["TOPIC", "PARTITION", "POSITION", "END", "LAG", "OWNER", "HOST", "MEMBER ID"],
         [

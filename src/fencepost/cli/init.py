@@ -60,7 +60,8 @@ def _write(folder: Path, output: OutputFormat) -> None:
         emit_json({"pipeline": name, "written": [str(folder / FILE_NAME), str(folder / "transforms.py")]})
     else:
         there = shlex.quote(str(folder))
-        say(f"{folder / FILE_NAME} and transforms.py written: cd {there} && fencepost run --once")
+        say(f"{folder / FILE_NAME} and transforms.py written: cd {there}")
+        say("next: fencepost produce --topic orders --count 1000 (if there is no such topic yet), fencepost run --once")
 
 
 def _write_new(texts: dict[Path, str]) -> None:

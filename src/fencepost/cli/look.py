@@ -9,6 +9,7 @@ import typer
 
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
+from fencepost.counting import count
 from fencepost.errors import Usage
 
 
@@ -29,11 +30,13 @@ def status(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) ->
     if found.rows is not None:
         last = found.last_batch.isoformat(timespec="seconds") if found.last_batch else "never"
         say(
-            f"{found.rate:,.0f} rows/s over the last minute, {found.rows:,} rows landed, {found.dead:,} put aside, "
-            f"last batch {last}"
+            f"{found.rate:,.0f} rows/s over the last minute, {count(found.rows, 'row')} landed, "
+            f"{found.dead:,} put aside, last batch {last}"
         )
     if found.uncounted:
-        say(f"not counted in that: {found.uncounted:,} offsets, whose position moved before anything was written")
+        say(
+            f"not counted in that: {count(found.uncounted, 'offset')}, whose position moved before anything was written"
+        )
 
 
 def peek(

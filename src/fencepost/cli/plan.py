@@ -9,6 +9,7 @@ import typer
 
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
+from fencepost.counting import count
 
 if TYPE_CHECKING:
     from fencepost.planning import Plan
@@ -57,7 +58,7 @@ def _say(plan: Plan) -> None:
         say(f"  {name} {kind}")
     if plan.resume is not None:
         places = ", ".join(f"{partition} at {position}" for partition, position in plan.resume.items())
-        say(f"would resume: {places}; {plan.waiting:,} offsets wait")
+        say(f"would resume: {places}; {count(plan.waiting or 0, 'offset')} to go")
     say("settings that are not up to you:")
     for name, value in plan.settings.items():
         say(f"  {name} = {value}")

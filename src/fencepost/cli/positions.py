@@ -10,6 +10,7 @@ import typer
 from fencepost.cli.offsets import parse_start
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, note, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
+from fencepost.counting import count
 
 if TYPE_CHECKING:
     from fencepost.repositioning import Repositioning
@@ -104,4 +105,4 @@ def _say(proposal: Repositioning) -> None:
         say(
             f"{topic} was deleted and made anew: the old positions are of other records, and none of these was read yet"
         )
-    say(f"{proposal.skipped:,} offsets skipped, {proposal.repeated:,} read again; the last batch landed {ago}")
+    say(f"{count(proposal.skipped, 'offset')} skipped, {proposal.repeated:,} read again; the last batch landed {ago}")

@@ -11,6 +11,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from fencepost.cli.output import complain, emit_json, note, progress_console, say
+from fencepost.counting import count
 from fencepost.errors import FencepostError
 from fencepost.guarantee import Guarantee
 from fencepost.producing.carrying import Carried, Carrier
@@ -54,7 +55,7 @@ class ProduceOutput:
         elif error is None:
             say(self._sentence(carried, run))
         if error is None and (carried.refused or skipped):
-            complain(f"{carried.refused} events were refused, {len(skipped)} broken lines skipped")
+            complain(f"{count(carried.refused, 'event')} refused, {count(len(skipped), 'broken line')} skipped")
             raise typer.Exit(1)
 
     def _summary(self, run: Run, carried: Carried, skipped: int, error: FencepostError | None) -> dict[str, Any]:
@@ -73,14 +74,15 @@ class ProduceOutput:
     def _sentence(self, carried: Carried, run: Run) -> str:
         topic = self._errand.topic
         if self._errand.guarantee is Guarantee.AT_MOST_ONCE:
-            said = f"{carried.unknown:,} events sent to {topic}; nobody was asked to acknowledge them"
+            said = f"{count(carried.unknown, 'event')} sent to {topic}; nobody was asked to acknowledge them"
         elif self._errand.guarantee is Guarantee.EXACTLY_ONCE:
-            said = f"{carried.acked:,} events in {topic}, committed together with their position"
+            said = f"{count(carried.acked, 'event')} in {topic}, committed together with their position"
         else:
             whom = "leaders alone" if self._errand.acks is Acks.LEADER else "in-sync replicas"
-            said = f"{carried.acked:,} events in {topic}, acknowledged by the {whom}"
+            said = f"{count(carried.acked, 'event')} in {topic}, acknowledged by the {whom}"
         if run.resumed_at is not None:
-            said += f"; {run.resumed_at['number']:,} {'lines' if self._count is None else 'events'} were there before"
+            before = count(run.resumed_at["number"], "line" if self._count is None else "event")
+            said += f"; {before} had been sent before"
         return said
 
     @contextmanager

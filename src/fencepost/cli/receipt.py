@@ -9,6 +9,7 @@ import typer
 from fencepost.cli.offsets import finite
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
+from fencepost.counting import count
 from fencepost.errors import Usage
 
 
@@ -44,7 +45,7 @@ def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     if output is OutputFormat.JSON:
         emit_json(found.as_json())
     else:
-        behind = f": {found.behind:,} offsets to go" if found.fate is Fate.WAITING else ""
+        behind = f": {count(found.behind, 'offset')} to go" if found.fate is Fate.WAITING else ""
         note = f" ({found.note})" if found.note else ""
         say(f"{found.partition} {found.offset}: {found.fate}{behind}{note}")
     if found.fate in (Fate.DEAD, Fate.GONE, Fate.SKIPPED):

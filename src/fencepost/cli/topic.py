@@ -10,6 +10,7 @@ import typer
 
 from fencepost.cli.connection import Connection, connected, pairs
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
+from fencepost.counting import count
 from fencepost.errors import Usage
 from fencepost.visible import visible
 
@@ -160,7 +161,8 @@ def _confirm(found: TopicDescription) -> None:
 def _headline(found: TopicDescription) -> str:
     replicas = max(len(one.replicas) for one in found.partitions)
     config = "".join(f", {key}={value}" for key, value in (found.config or {}).items())
-    return f"topic {found.topic} ({len(found.partitions)} partitions, {replicas} replicas{config}, id {found.topic_id})"
+    size = f"{count(len(found.partitions), 'partition')}, {count(replicas, 'replica')}"
+    return f"topic {found.topic} ({size}{config}, id {found.topic_id})"
 
 
 def _ids(brokers: tuple[int, ...]) -> str:

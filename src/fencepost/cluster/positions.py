@@ -9,6 +9,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from fencepost.cluster.client import Cluster
+from fencepost.cluster.names import read_anew
 from fencepost.cluster.topics import offsets_at, topic_id_and_partitions
 from fencepost.errors import PositionLost, RecordsGone, TopicRecreated, Unreachable, Usage
 from fencepost.model import Span, TopicPartition
@@ -77,7 +78,7 @@ class TopicReader:
         if now != self.topic_ids[topic]:
             raise TopicRecreated(
                 f"topic {topic!r} was deleted and made anew while it was read",
-                f"to read the new one from its start: fencepost positions set --topic {topic} --to earliest",
+                read_anew(topic),
             )
         return [TopicPartition(topic, partition) for partition in partitions]
 
@@ -158,7 +159,7 @@ def _require_there(stored: Mapping[TopicPartition, int], end: Mapping[TopicParti
         if at not in end:
             raise PositionLost(
                 f"{at} has a stored position ({position}) and does not exist any more: the topic was made anew",
-                f"to read the new one from its start: fencepost positions set --topic {at.topic} --to earliest",
+                read_anew(at.topic),
             )
     if lost := {at: position for at, position in stored.items() if position > end[at]}:
         raise PositionLost(*beyond_the_end(lost, end))

@@ -14,6 +14,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from fencepost.cluster.client import Cluster
+from fencepost.cluster.names import read_anew
 from fencepost.cluster.positions import set_command
 from fencepost.cluster.topics import end_offsets, topic_id_and_partitions
 from fencepost.errors import PositionLost, Rewound, TopicRecreated, Unknown, Unreachable
@@ -96,7 +97,7 @@ def require_same_topics(pipeline: str, held: Held, topic_ids: Mapping[str, str])
             raise TopicRecreated(
                 f"topic {partition.topic!r} was deleted and made anew since {pipeline!r} read it: "
                 "its offsets mean other records",
-                f"to read the new one from its start: fencepost positions set --topic {partition.topic} --to earliest",
+                read_anew(partition.topic),
             )
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from psycopg import sql
 
+from fencepost.cluster.names import read_anew
 from fencepost.errors import Fenced, PositionLost, Rewound, TopicRecreated
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.sinks.postgres.reading import exists, has_columns
@@ -285,7 +286,7 @@ def same_topics(pipeline: str, stored: Mapping[str, str | None], now: Mapping[st
         if topic_id and now.get(topic) and now[topic] != topic_id:
             raise TopicRecreated(
                 f"topic {topic!r} was deleted and made anew since {pipeline!r} read it: its offsets mean other records",
-                f"to read the new one from its start: fencepost positions set --topic {topic} --to earliest",
+                read_anew(topic),
             )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from psycopg import sql
 
+from fencepost.counting import count
 from fencepost.errors import Poison, Refused, Unreachable
 from fencepost.model import Batch, Landed, Span, TopicPartition
 from fencepost.sinks.postgres import dead
@@ -65,7 +66,8 @@ class Staged:
         told = {(attempt.task, attempt.number, attempt.rows) for attempt in self.attempts}
         if done != told or rows != self.rows:
             raise Unreachable(
-                f"the stage holds {rows:,} rows of {len(done)} tasks, and {len(told)} tasks put {self.rows:,} there",
+                f"the stage holds {count(rows, 'row')} of {count(len(done), 'task')}, and {count(len(told), 'task')} "
+                f"put {self.rows:,} there",
                 "PostgreSQL lost them, as it does with what it does not log when it crashes",
             )
 
