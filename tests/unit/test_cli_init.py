@@ -76,7 +76,7 @@ def test_what_it_says_to_do_next_leads_there(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "my things; $(x)").mkdir()
     folder = tmp_path / "my things; $(x)" / "shop"
     assert init(folder) == 0
-    said = capsys.readouterr().out.split("written: ")[1].split(" && ")[0]
+    said = capsys.readouterr().out.split("written: ")[1].splitlines()[0]
     done = subprocess.run(["bash", "-c", f"{said} && pwd"], capture_output=True, text=True, check=True)  # noqa: S607
     assert done.stdout == f"{folder.resolve()}\n"
     assert shlex.split(said) == ["cd", str(folder)]
