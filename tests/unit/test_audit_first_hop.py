@@ -281,4 +281,4 @@ def test_records_without_an_id_are_said_not_to_be_checked(engine: DuckEngine) ->
     journal = Journal({"p:0": Outcome.ACKED})
     assert compared(engine, journal, ["p:0"]).not_checked == []
     hop = compared(engine, journal, ["p:0", None, None])
-    assert (hop.findings, hop.not_checked) == ([], ["2 records of the log that have no id: no journal names them"])
+    assert (hop.findings, hop.not_checked) == ([], ["2 records of the log without an id: no journal names them"])

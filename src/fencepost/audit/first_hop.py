@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fencepost.audit.engine import Engine
 from fencepost.audit.findings import Hop
 from fencepost.audit.notes import Notes, is_sequenced
+from fencepost.counting import count as counted
 from fencepost.guarantee import Anomaly
 from fencepost.outcome import Outcome
 
@@ -115,7 +116,7 @@ class _FirstHop:
         (count,) = self._engine.rows("SELECT count(*) - count(id) AS records FROM log")
         if count["records"]:
             self._hop.not_checked.append(
-                f"{count['records']:,} records of the log that have no id: no journal names them"
+                f"{counted(count['records'], 'record')} of the log without an id: no journal names them"
             )
 
     def _count(self) -> None:

@@ -17,7 +17,7 @@ from fencepost.audit.findings import Finding, Hop
 from fencepost.audit.notes import Notes
 from fencepost.audit.spans import LandedSpan, SpanCount
 from fencepost.audit.sums import Bucket, Sums, rows_of, suspects
-from fencepost.counting import count
+from fencepost.counting import count as counted
 from fencepost.guarantee import Anomaly
 from fencepost.model import Span, TopicPartition
 
@@ -104,8 +104,8 @@ class _Comparison:
         topics = ", ".join(sorted({repr(at.topic) for at, _ in self._asked.earlier}))
         if self._open:
             self._hop.undecided = (
-                f"{count(self._open, 'event')} with more rows than there should be, or others; they may be of an earlier topic "
-                f"{topics}, whose offsets were the same"
+                f"{counted(self._open, 'event')} with more rows than there should be, or others; they may be of an "
+                f"earlier topic {topics}, whose offsets were the same"
             )
         elif not self._asked.payload:
             (count,) = self._engine.rows(
@@ -113,8 +113,8 @@ class _Comparison:
             )
             if count["rows"]:
                 self._hop.not_checked.append(
-                    f"whether {count['rows']:,} rows are of the topic {topics} that there is now: an earlier one of "
-                    "that name had rows at the same offsets"
+                    f"of which topic {topics} {counted(count['rows'], 'row')} came, the one that there is now or not: "
+                    "an earlier one of that name had rows at the same offsets"
                 )
 
     def _sums(self, relation: str, number: str, zone: str) -> tuple[dict[Bucket, Sums], dict[str, int]]:
