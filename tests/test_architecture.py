@@ -78,7 +78,7 @@ ALLOWED = {
     "status": {"model", "spec", "cluster", "standing"},
     "repositioning": {"errors", "model", "spec", "cluster", "standing"},
     "planning": CORE | {"rules", "rows", "spec", "cluster", "sinks", "spark", "consuming", "standing"},
-    "preparing": {"rows", "rules", "spec", "sinks", "planning"},
+    "preparing": {"guarantee", "rows", "rules", "spec", "sinks", "planning"},
     "local": {"errors", "machine", "trust"},
     "lab": CORE | {"delivery", "audit", "local", "cluster", "machine", "outcome", "producing"},
     "demo": CORE | {"outcome", "audit", "cluster", "producing", "local", "machine", "spec"},

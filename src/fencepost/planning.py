@@ -35,7 +35,7 @@ from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.reading import reader
 from fencepost.sinks.postgres.repeated import PLACE
 from fencepost.sinks.postgres.session import WRITER_SETTINGS
-from fencepost.sinks.postgres.table import fit_columns, unique_indexes
+from fencepost.sinks.postgres.table import fit_columns, require_temporary, unique_indexes
 from fencepost.sinks.postgres.traits import TRAITS as POSTGRES
 from fencepost.spec import EngineName, KafkaOptions, PipelineSpec, SinkFormat
 from fencepost.standing import Standing, standing
@@ -308,5 +308,6 @@ def _target(spec: PipelineSpec, cluster: Cluster, columns: pa.Schema) -> tuple[d
             topic_id_and_partitions(cluster, name)
         return _columns(spec, columns), True
     with reader(options.dsn or "") as connection:
+        require_temporary(connection, options.key)
         fitting, exists = fit_columns(connection, options.table, columns, options.key)
     return {column.name: column.type for column in fitting}, exists

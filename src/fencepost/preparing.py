@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
+from fencepost.guarantee import Guarantee
 from fencepost.planning import trial
 from fencepost.rows import Preview
 from fencepost.rules import require_key
@@ -60,7 +61,8 @@ def _targets(spec: PipelineSpec, table: str) -> list[str]:
 def _needed(connection: Connection, spec: PipelineSpec, seen: Preview, table: str) -> Iterator[Rights]:
     """All that a run asks for, no more: docs/security.md has the same as a table."""
     options, schema = spec.postgres, spec.postgres.ledger_schema
-    temporary = ("TEMPORARY",) if options.merge else ()
+    looks_again = spec.guarantee is Guarantee.AT_LEAST_ONCE  # for rows that a unique index has already
+    temporary = ("TEMPORARY",) if options.merge or looks_again else ()
     yield Rights(Kind.DATABASE, (database_of(connection),), ("CONNECT", *temporary))
     yield Rights(Kind.SCHEMA, (schema,), ("USAGE", "CREATE") if seen.wide_node else ("USAGE",))
     yield Rights(Kind.TABLE, (schema, "pipelines"), ("SELECT", "INSERT", "UPDATE"))

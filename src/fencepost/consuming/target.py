@@ -31,7 +31,7 @@ from fencepost.sinks.kafka import KafkaSettings, KafkaStore
 from fencepost.sinks.kafka.outputs import ORIGIN, Record, require_columns
 from fencepost.sinks.kafka.traits import TRAITS as KAFKA
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead
-from fencepost.sinks.postgres.table import fit_columns, located, make_table
+from fencepost.sinks.postgres.table import fit_columns, located, make_table, require_temporary
 from fencepost.sinks.postgres.traits import TRAITS as POSTGRES
 from fencepost.spec import KafkaOptions, OnError, PipelineSpec, PostgresOptions
 
@@ -116,6 +116,7 @@ def _table(spec: PipelineSpec, options: PostgresOptions, rows: EventRows) -> Tar
         options.ledger_retention,
     )
     with closing(PostgresStore(plain)) as store:
+        require_temporary(store.connection(), options.key)
         table = located(store.connection(), options.table)
         columns, exists = fit_columns(store.connection(), table, rows.columns, options.key)
         if not exists:

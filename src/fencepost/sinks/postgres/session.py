@@ -39,6 +39,9 @@ REMEDY = "see whether it runs and can be reached"
 REMEDIES = {
     "25006": "this is a standby, or default_transaction_read_only is on for the role or the database: "
     "connect to the primary (target_session_attrs=read-write), or set it to off",
+    "42501": "its owner grants it, or with the pipeline's file and another DSN `fencepost init --db --role NAME`",
+    "53100": "make room on the disk of PostgreSQL: the run waits for that, and goes on by itself",
+    "53300": "end connections that nobody needs, or raise max_connections",
 }
 
 WRITER_SETTINGS = {
@@ -156,7 +159,8 @@ def _translate(error: psycopg.Error, doing: str, answer_matters: bool) -> Fencep
     if state[:2] in REFUSALS or state in OTHER_TYPES:
         detail = f" ({error.diag.message_detail})" if error.diag.message_detail else ""
         about_values = state[:2] in ABOUT_VALUES and state not in OTHER_TYPES
-        return Refused(f"PostgreSQL refused to {doing}: {message}{detail}", about_values=about_values)
+        said = f"PostgreSQL refused to {doing}: {message}{detail}"
+        return Refused(said, REMEDIES.get(state, ""), about_values=about_values)
     return Unreachable(f"PostgreSQL could not {doing}: {message}", REMEDIES.get(state, REMEDY))
 
 

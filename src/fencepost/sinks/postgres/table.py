@@ -119,3 +119,23 @@ def _require_unique(connection: Connection, table: str, key: Sequence[str]) -> N
 
 def _names(columns: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, columns))
+
+
+_MAY = """
+SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'TEMPORARY'),
+       pg_catalog.current_database()::pg_catalog.text, current_user::pg_catalog.text
+"""
+
+
+def require_temporary(connection: Connection, key: Sequence[str]) -> None:
+    """Refuse a role that may not make temporary tables, where rows have keys."""
+    if not key:
+        return
+    with translated("look for the right to make temporary tables"):
+        may, *names = connection.execute(_MAY).fetchone() or (True, "", "")
+    if not may:
+        database, role = (sql.Identifier(name).as_string(connection) for name in names)
+        raise Usage(
+            "rows of upsert and dedupe go through a temporary table, and this role may make none in this database",
+            f"GRANT TEMPORARY ON DATABASE {database} TO {role}",
+        )
