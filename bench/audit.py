@@ -24,21 +24,21 @@ from uuid import uuid4
 import psutil
 from pyspark.sql import SparkSession
 
-from fencepost.audit.auditing import audit_with
-from fencepost.audit.duck import DuckEngine, open_duck
-from fencepost.audit.engine import Engine
-from fencepost.audit.hop import PLACES, Question, Ranges, compare_sides
-from fencepost.audit.loading import PythonLoader, put_nothing_dead, put_ranges, zoned
-from fencepost.audit.on_spark import SparkEngine, SparkLoader
+from fencepost.audit.audit import audit_with
+from fencepost.audit.engines.duckdb import DuckEngine, open_duck
+from fencepost.audit.engines.engine import Engine
+from fencepost.audit.engines.relations import PythonLoader, put_nothing_dead, put_ranges, zoned
+from fencepost.audit.engines.spark import SparkEngine, SparkLoader
+from fencepost.audit.log_to_sink import PLACES, Question, Ranges, compare_sides
 from fencepost.audit.request import AuditRequest
 from fencepost.audit.scope import find_scope
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.engines.spark.session import open_session
 from fencepost.guarantee import Anomaly, Guarantee
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.model import Span, TopicPartition
 from fencepost.producing.sending import Event, send
-from fencepost.spark.session import open_session
 
 PARTITIONS = 4
 KEYS = ["topic", "part", "pos"]

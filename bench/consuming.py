@@ -31,16 +31,16 @@ from uuid import uuid4
 import psycopg
 from confluent_kafka import Consumer, Producer
 
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.topics import TopicRequest, create_topic, end_offsets
-from fencepost.consuming.commits import Commit
-from fencepost.consuming.consumer import Consumption
-from fencepost.consuming.settings import ConsumerSettings, Per
+from fencepost.engines.listener import BatchDone, News
+from fencepost.engines.python.commits import Commit
+from fencepost.engines.python.consumer import Consumption
+from fencepost.engines.python.settings import ConsumerSettings, Per
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.topics import TopicRequest, create_topic, end_offsets
 from fencepost.local import Stack
-from fencepost.news import BatchDone, News
-from fencepost.pipeline import Pipeline
 from fencepost.producing.sending import Event, send
+from fencepost.run.pipeline import Pipeline
 
 PARTITIONS = 4
 BATCH = 10_000

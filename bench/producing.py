@@ -34,13 +34,13 @@ from confluent_kafka import KafkaError, Message
 from confluent_kafka import Producer as Driver
 
 from fencepost import Producer
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.config.producer import Declaration
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.machine import jars, java
 from fencepost.producing.batches import Limits
 from fencepost.producing.events import Event
-from fencepost.producing.settings import Declaration
 
 PARTITIONS = 3
 CHUNK = Limits().chunk

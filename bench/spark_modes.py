@@ -33,12 +33,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.spark_postgres import PARTITIONS, Bench, UnfencedWriter, _password, note, opened
 
+from fencepost.engines.spark.stream import BatchStream
+from fencepost.engines.spark.transform import Transform
 from fencepost.model import Mode, TopicPartition
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.table import make_table
-from fencepost.spark.stream import BatchStream
-from fencepost.spark.transform import Transform
 from fencepost.spec import PipelineSpec
 
 SQL = (

@@ -29,19 +29,19 @@ import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame, SparkSession
 
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.engines.spark.session import FIXED, open_session
+from fencepost.engines.spark.source import KafkaSource
+from fencepost.engines.spark.stream import BatchStream
+from fencepost.engines.spark.transform import Transform, resolve
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.model import TopicPartition
 from fencepost.producing.sending import Event, send
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import columns_for
-from fencepost.sinks.postgres.copying import Copier
-from fencepost.sinks.postgres.session import transaction
-from fencepost.spark.session import FIXED, open_session
-from fencepost.spark.source import KafkaSource
-from fencepost.spark.stream import BatchStream
-from fencepost.spark.transform import Transform, resolve
+from fencepost.sinks.postgres.connection import transaction
 from fencepost.spec import PipelineSpec
 
 PARTITIONS = 4

@@ -14,7 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from fencepost.cli.app import app
-from fencepost.refusals import table
+from fencepost.rules.refusals import table
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -99,4 +99,4 @@ def test_every_link_of_the_docs_leads_somewhere() -> None:
 
 
 def test_the_table_of_refusals_is_what_the_rules_say() -> None:
-    assert table() in (ROOT / "docs" / "refusals.md").read_text(), "python -m fencepost.refusals prints the new one"
+    assert table() in (ROOT / "docs" / "refusals.md").read_text(), "python -m fencepost.rules.refusals prints it"

@@ -7,9 +7,9 @@ from fencepost.errors import FencepostError
 from fencepost.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from fencepost.consuming.consumer import consume
-    from fencepost.pipeline import Pipeline
+    from fencepost.engines.python.consumer import consume
     from fencepost.producing.producer import Producer
+    from fencepost.run.pipeline import Pipeline
     from fencepost.sinks.kafka import Output
 
 __version__ = version("fencepost")
@@ -19,7 +19,7 @@ __all__ = ["FencepostError", "Guarantee", "Output", "Pipeline", "Producer", "__v
 def __getattr__(name: str) -> object:
     """`fencepost.Pipeline` and the like, loaded when first asked for: `fencepost --help` stays quick."""
     if name == "Pipeline":
-        from fencepost.pipeline import Pipeline
+        from fencepost.run.pipeline import Pipeline
 
         return Pipeline
     if name == "Producer":
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> object:
 
         return Producer
     if name == "consume":
-        from fencepost.consuming.consumer import consume
+        from fencepost.engines.python.consumer import consume
 
         return consume
     if name == "Output":

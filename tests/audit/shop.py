@@ -14,17 +14,17 @@ import psycopg
 import pyarrow as pa
 from confluent_kafka import Producer
 
-from fencepost.audit.readers import read_topic
 from fencepost.audit.request import AuditRequest
 from fencepost.audit.scope import committed_ends
-from fencepost.cluster.client import Cluster, wait_until
-from fencepost.cluster.positions import TopicReader
-from fencepost.cluster.topics import TopicRequest, create_topic
 from fencepost.delivery import deliver
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.client import Cluster, wait_until
+from fencepost.kafka.offsets import TopicReader
+from fencepost.kafka.topic_reader import read_topic
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Batch, Span, Tenure, TopicPartition
-from fencepost.rows import PROVENANCE
+from fencepost.rows.shape import PROVENANCE
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.table import make_table

@@ -15,7 +15,7 @@ import yaml
 
 from audit.shop import Shop
 from fencepost.audit.request import EngineChoice
-from fencepost.audit.running import Rounds
+from fencepost.audit.watch import Rounds
 from fencepost.local import Stack
 from fencepost.producing.producer import Producer
 

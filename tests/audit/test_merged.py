@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from consuming.relays import QUICK
-from fencepost.audit.auditing import audit
+from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import Audit
 from fencepost.audit.request import EngineChoice, of_pipeline
-from fencepost.audit.running import Rounds
+from fencepost.audit.watch import Rounds
 from fencepost.guarantee import Anomaly
 from fencepost.local import Stack
 from fencepost.spec import load

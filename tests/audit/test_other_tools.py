@@ -13,9 +13,9 @@ import pytest
 
 from audit.shop import Shop
 from consuming.relays import QUICK
-from fencepost.audit.auditing import audit
+from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
-from fencepost.audit.receipts import Fate, receipt
+from fencepost.audit.receipt import Fate, receipt
 from fencepost.audit.request import of_pipeline
 from fencepost.errors import FencepostError
 from fencepost.local import Stack

@@ -10,15 +10,15 @@ from uuid import uuid4
 import pytest
 
 from audit.shop import Shop
-from fencepost.audit.receipts import Fate, find_event, receipt
-from fencepost.cluster.client import Cluster, wait_until
-from fencepost.cluster.positions import TopicReader
-from fencepost.cluster.topics import TopicRequest, create_topic, delete_topic
+from fencepost.admin.positions import carry_out, propose
+from fencepost.audit.receipt import Fate, find_event, receipt
 from fencepost.errors import TopicRecreated, Usage
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.client import Cluster, wait_until
+from fencepost.kafka.offsets import TopicReader
+from fencepost.kafka.topics import TopicRequest, create_topic, delete_topic
 from fencepost.local import Stack
 from fencepost.model import Batch, Span, TopicPartition
-from fencepost.repositioning import carry_out, propose
 from fencepost.sinks.postgres import PostgresStore
 from fencepost.spec import PipelineSpec
 

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 from audit.shop import Shop
-from fencepost.audit.auditing import Loader, audit, audit_with
+from fencepost.audit.audit import Loader, audit, audit_with
 from fencepost.audit.compare import Verdict
-from fencepost.audit.duck import open_duck
+from fencepost.audit.engines.duckdb import open_duck
+from fencepost.audit.engines.relations import PythonLoader
+from fencepost.audit.engines.spark import SparkEngine, SparkLoader
 from fencepost.audit.findings import Audit
-from fencepost.audit.loading import PythonLoader
-from fencepost.audit.on_spark import SparkEngine, SparkLoader
-from fencepost.audit.readers import read_committed
 from fencepost.audit.request import EngineChoice, SinkMode
 from fencepost.audit.scope import find_scope
-from fencepost.cluster.client import wait_until
+from fencepost.engines.spark.session import open_session
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.client import wait_until
+from fencepost.kafka.topic_reader import read_committed
 from fencepost.local import Stack
-from fencepost.spark.session import open_session
 from unit.ranges import each
 
 EVENTS = range(40)

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from audit.shop import Shop
-from fencepost.audit.auditing import audit
+from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import Audit
 from fencepost.audit.request import EngineChoice

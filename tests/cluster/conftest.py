@@ -17,8 +17,8 @@ from confluent_kafka import Producer
 
 from cluster.secured import USER, SecuredBroker, secured_broker
 from cluster.tokens import TokenPlace, token_place
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 
 

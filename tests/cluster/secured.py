@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from cluster.tokens import CLIENT, SCOPE, TokenKey, TokenPlace
-from fencepost.cluster.client import Cluster
+from fencepost.kafka.client import Cluster
 from fencepost.local import cds, kafka, ports
 from fencepost.local.kafka import Runtime
 from fencepost.machine import jars, java, process

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[att
 from psycopg.conninfo import make_conninfo
 
 from cluster.secured import SecuredBroker
-from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 
 PARTITIONS = 2

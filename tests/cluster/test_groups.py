@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from fencepost.cluster.client import Cluster, wait_until
-from fencepost.cluster.groups import describe_group
-from fencepost.cluster.topics import delete_topic
+from fencepost.kafka.client import Cluster, wait_until
+from fencepost.kafka.groups import describe_group
+from fencepost.kafka.topics import delete_topic
 from fencepost.local import Stack
 
 Command = Callable[..., Any]

@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from fencepost.cluster.client import Cluster, wait_until
-from fencepost.cluster.failures import Missing
-from fencepost.cluster.groups import describe_group
-from fencepost.cluster.mirror import Mirror
+from fencepost.kafka.client import Cluster, wait_until
+from fencepost.kafka.errors import Missing
+from fencepost.kafka.groups import describe_group
+from fencepost.kafka.mirror import Mirror
 from fencepost.local import Stack
 from fencepost.local.stack import Node
 from fencepost.model import TopicPartition

@@ -16,7 +16,7 @@ import pytest
 from cluster.secured import SecuredBroker
 from cluster.secured_flow import SecuredFlow, secured_flow
 from cluster.tokens import TokenPlace
-from fencepost.audit.readers import read_committed
+from fencepost.kafka.topic_reader import read_committed
 from fencepost.local import Stack, ports
 from spark.drivers import run_command
 

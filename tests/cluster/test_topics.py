@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from fencepost.cluster.client import Cluster, wait_until
-from fencepost.cluster.failures import Missing
-from fencepost.cluster.topics import TopicRequest, create_topic, delete_topic, describe_topic
+from fencepost.kafka.client import Cluster, wait_until
+from fencepost.kafka.errors import Missing
+from fencepost.kafka.topics import TopicRequest, create_topic, delete_topic, describe_topic
 from fencepost.local import Stack
 
 Command = Callable[..., Any]

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fencepost.consuming.consumer import Consumption
-from fencepost.consuming.events import Event
-from fencepost.consuming.settings import ConsumerSettings, Per
 from fencepost.delivery import Observer, nobody
+from fencepost.engines.python.consumer import Consumption
+from fencepost.engines.python.events import Event
+from fencepost.engines.python.settings import ConsumerSettings, Per
 from fencepost.errors import FencepostError
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import CrashPoint, Deed

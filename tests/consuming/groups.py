@@ -17,8 +17,8 @@ from uuid import uuid4
 
 import psycopg
 
-from fencepost.cluster.client import Cluster, wait_until
-from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.kafka.client import Cluster, wait_until
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.producing.sending import Event, send
 

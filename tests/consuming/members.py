@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from consuming.groups import Group
-from fencepost.cluster.groups import describe_group
-from fencepost.consuming.consumer import Consumption
-from fencepost.consuming.events import Event
+from fencepost.engines.python.consumer import Consumption
+from fencepost.engines.python.events import Event
+from fencepost.kafka.groups import describe_group
 
 
 @contextmanager

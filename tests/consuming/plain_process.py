@@ -8,7 +8,7 @@ import sys
 from confluent_kafka import Consumer, KafkaError
 
 from consuming.consumer_process import effect
-from fencepost.consuming.events import event_of
+from fencepost.engines.python.events import event_of
 
 
 def main() -> int:

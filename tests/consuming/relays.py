@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fencepost.audit.readers import read_committed
-from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.kafka.topic_reader import read_committed
+from fencepost.kafka.topics import TopicRequest, create_topic
 from spark.flows import Flow
 
 QUICK = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}  # a member that stands still is soon missed

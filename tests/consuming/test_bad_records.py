@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from consuming.relays import QUICK
+from fencepost.admin.status import pipeline_status
 from fencepost.errors import FencepostError, Poison, Refused
 from fencepost.local import Stack
 from fencepost.model import Batch, Step
 from fencepost.spec import load
-from fencepost.status import pipeline_status
 from spark.flows import Flow
 
 PYTHON: dict[str, Any] = {"engine": "python", "transform": None}

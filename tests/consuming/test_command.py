@@ -14,10 +14,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 import fencepost
 from consuming.groups import Group
-from fencepost.audit.readers import read_committed
-from fencepost.cluster.client import wait_until
-from fencepost.cluster.groups import describe_group
-from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.kafka.client import wait_until
+from fencepost.kafka.groups import describe_group
+from fencepost.kafka.topic_reader import read_committed
+from fencepost.kafka.topics import TopicRequest, create_topic
 
 
 def words(group: Group, *more: str) -> list[str]:

@@ -15,24 +15,24 @@ import pytest
 
 import fencepost
 from consuming.relays import QUICK, Relay
-from fencepost.adoption import find
-from fencepost.audit.auditing import audit
+from fencepost.admin.import_positions import find
+from fencepost.admin.plan import plan_pipeline
+from fencepost.admin.positions import carry_out, propose
+from fencepost.admin.status import pipeline_status
+from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
-from fencepost.audit.readers import read_committed
 from fencepost.audit.request import of_pipeline
-from fencepost.cluster.groups import describe_group
-from fencepost.cluster.topics import TopicRequest, create_topic
-from fencepost.consuming.consumer import Consumption
-from fencepost.consuming.events import Event
-from fencepost.consuming.settings import ConsumerSettings
+from fencepost.engines.listener import Started
+from fencepost.engines.python.consumer import Consumption
+from fencepost.engines.python.events import Event
+from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.errors import Poison, PositionLost, Refused, UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.groups import describe_group
+from fencepost.kafka.topic_reader import read_committed
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
-from fencepost.news import Started
-from fencepost.planning import plan_pipeline
-from fencepost.repositioning import carry_out, propose
 from fencepost.spec import load
-from fencepost.status import pipeline_status
 from spark.drivers import pipeline_process, run_command, wait_for
 from spark.flows import SCHEMA, Flow, Run
 

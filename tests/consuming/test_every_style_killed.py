@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from consuming.groups import Group
-from fencepost.consuming.ahead import MOST_AHEAD
+from fencepost.engines.python.read_ahead import MOST_AHEAD
 from fencepost.lab.crash import visits
 
 EVENTS, BATCH = 60, 10

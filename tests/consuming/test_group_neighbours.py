@@ -10,13 +10,13 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as DriverPartition
 
 from consuming.relays import Relay
-from fencepost.cluster.client import wait_until
-from fencepost.cluster.mirror import MARK, Mirror
-from fencepost.cluster.names import group_of
+from fencepost.admin.stored import standing
 from fencepost.errors import PositionLost
+from fencepost.kafka.client import wait_until
+from fencepost.kafka.mirror import MARK, Mirror
+from fencepost.kafka.names import group_of
 from fencepost.local import Stack
 from fencepost.spec import load
-from fencepost.standing import standing
 from remedies.following import commands, follow
 
 

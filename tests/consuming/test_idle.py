@@ -12,14 +12,14 @@ import pytest
 from consuming.groups import PATIENCE, Group
 from consuming.members import at_work, numbers
 from consuming.relays import QUICK
-from fencepost.cluster.client import wait_until
-from fencepost.cluster.groups import describe_group
-from fencepost.consuming.consumer import Consumption
-from fencepost.consuming.events import Event
-from fencepost.consuming.settings import ConsumerSettings
+from fencepost.engines.python.consumer import Consumption
+from fencepost.engines.python.events import Event
+from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.client import wait_until
+from fencepost.kafka.groups import describe_group
 from fencepost.local import Stack
-from fencepost.pipeline import Pipeline
+from fencepost.run.pipeline import Pipeline
 from spark.flows import Flow
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from consuming.groups import Group
-from fencepost.consuming.consumer import Consumption
-from fencepost.consuming.settings import ConsumerSettings
+from fencepost.engines.python.consumer import Consumption
+from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.errors import Refused
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import standing, visits

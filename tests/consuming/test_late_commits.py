@@ -10,11 +10,11 @@ from confluent_kafka import TopicPartition as DriverPartition
 
 from consuming.groups import Group
 from consuming.members import at_work, committed, numbers
-from fencepost.cluster.client import wait_until
-from fencepost.consuming.commits import Commit
-from fencepost.consuming.consumer import Consumption
-from fencepost.consuming.settings import ConsumerSettings, Per
+from fencepost.engines.python.commits import Commit
+from fencepost.engines.python.consumer import Consumption
+from fencepost.engines.python.settings import ConsumerSettings, Per
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.client import wait_until
 from fencepost.lab.proxy import Action, Api, Direction, Rule
 from fencepost.lab.scenarios.field import Field
 

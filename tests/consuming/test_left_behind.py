@@ -11,17 +11,17 @@ import pytest
 
 import fencepost
 from consuming.relays import Relay
-from fencepost.audit.auditing import audit
-from fencepost.audit.receipts import receipt
+from fencepost.admin.plan import plan_pipeline
+from fencepost.admin.positions import carry_out, propose
+from fencepost.admin.status import pipeline_status
+from fencepost.audit.audit import audit
+from fencepost.audit.receipt import receipt
 from fencepost.audit.request import of_pipeline
-from fencepost.cluster.client import wait_until
 from fencepost.errors import FencepostError
+from fencepost.kafka.client import wait_until
 from fencepost.local import Stack
-from fencepost.pipeline import Pipeline
-from fencepost.planning import plan_pipeline
-from fencepost.repositioning import carry_out, propose
+from fencepost.run.pipeline import Pipeline
 from fencepost.spec import PipelineSpec, load
-from fencepost.status import pipeline_status
 
 SECONDS = 30  # the driver ends some of a client's threads in the background
 

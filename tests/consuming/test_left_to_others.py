@@ -15,13 +15,13 @@ from confluent_kafka import Consumer
 
 from consuming.groups import PATIENCE
 from consuming.relays import Relay
-from fencepost.cluster.client import wait_until
-from fencepost.cluster.names import group_of
 from fencepost.delivery import nobody
+from fencepost.engines.listener import Left, News, Waiting
+from fencepost.kafka.client import wait_until
+from fencepost.kafka.names import group_of
 from fencepost.local import Stack
 from fencepost.model import Batch, Step
-from fencepost.news import Left, News, Waiting
-from fencepost.pipeline import Pipeline
+from fencepost.run.pipeline import Pipeline
 
 STATIC = "group.instance.id"  # such a member keeps its partitions when it ends, until its session times out
 

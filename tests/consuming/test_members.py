@@ -14,18 +14,18 @@ from confluent_kafka import Consumer, KafkaError
 
 from consuming.groups import Group
 from consuming.members import at_work, numbers
-from fencepost.cluster.client import wait_until
-from fencepost.cluster.groups import describe_group
-from fencepost.consuming.commits import Commit
-from fencepost.consuming.consumer import Consumption
-from fencepost.consuming.events import Event
-from fencepost.consuming.settings import ConsumerSettings
+from fencepost.engines.python.commits import Commit
+from fencepost.engines.python.consumer import Consumption
+from fencepost.engines.python.events import Event
+from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.client import wait_until
+from fencepost.kafka.groups import describe_group
 from fencepost.lab.crash import standing
 from fencepost.lab.proxy import Action, Api, Rule
 from fencepost.lab.scenarios.field import Field
 from fencepost.local import Stack
-from fencepost.pipeline import Pipeline
+from fencepost.run.pipeline import Pipeline
 
 AMO, ALO = Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE
 proof = pytest.mark.proof

@@ -13,11 +13,11 @@ from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner
 
 from consuming.relays import QUICK
+from fencepost.admin.prepare import prepare
 from fencepost.cli.app import app
 from fencepost.errors import Refused, Usage
 from fencepost.local import Stack
-from fencepost.pipeline import Pipeline, Summary
-from fencepost.preparing import prepare
+from fencepost.run.pipeline import Pipeline, Summary
 from fencepost.spec import load
 from spark.flows import Flow
 

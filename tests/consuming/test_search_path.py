@@ -14,15 +14,15 @@ from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner
 
 from consuming.relays import QUICK
-from fencepost.audit.auditing import audit
+from fencepost.admin.positions import carry_out, propose
+from fencepost.admin.status import pipeline_status
+from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
-from fencepost.audit.receipts import Fate, receipt
+from fencepost.audit.receipt import Fate, receipt
 from fencepost.audit.request import of_pipeline
 from fencepost.cli.app import app
 from fencepost.local import Stack
-from fencepost.repositioning import carry_out, propose
 from fencepost.spec import load
-from fencepost.status import pipeline_status
 from spark.flows import Flow
 from support.traps import trapped_database
 

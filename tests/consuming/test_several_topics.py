@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from consuming.relays import QUICK, Relay
-from fencepost.audit.auditing import audit
+from fencepost.admin.plan import plan_pipeline
+from fencepost.admin.positions import carry_out, propose
+from fencepost.admin.status import pipeline_status
+from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import Finding
-from fencepost.audit.receipts import Fate, receipt
+from fencepost.audit.receipt import Fate, receipt
 from fencepost.audit.request import of_pipeline
-from fencepost.cluster.topics import delete_topic
 from fencepost.errors import PositionLost, TopicRecreated, Usage
 from fencepost.guarantee import Anomaly
+from fencepost.kafka.topics import delete_topic
 from fencepost.local import Stack
-from fencepost.pipeline import Pipeline
-from fencepost.planning import plan_pipeline
-from fencepost.repositioning import carry_out, propose
+from fencepost.run.pipeline import Pipeline
 from fencepost.spec import load
-from fencepost.status import pipeline_status
 from spark.flows import Flow
 from spark.several import Flows
 

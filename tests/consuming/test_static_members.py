@@ -11,12 +11,12 @@ from threading import Timer
 import pytest
 
 from consuming.relays import Relay
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.mirror import Mirror
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.mirror import Mirror
 from fencepost.local import Stack
 from fencepost.model import TopicPartition
-from fencepost.pipeline import Pipeline
 from fencepost.producing.bookmark import Bookmark
+from fencepost.run.pipeline import Pipeline
 
 STATIC = {"group.instance.id": "one"}
 ENOUGH_SECONDS = 60.0

@@ -11,11 +11,11 @@ import pytest
 
 from consuming.groups import Group
 from consuming.members import committed, numbers
-from fencepost.consuming.commits import Commit
-from fencepost.consuming.consumer import Consumption
-from fencepost.consuming.events import Event
-from fencepost.consuming.handling import HandlerFailed
-from fencepost.consuming.settings import ConsumerSettings, Per
+from fencepost.engines.python.commits import Commit
+from fencepost.engines.python.consumer import Consumption
+from fencepost.engines.python.events import Event
+from fencepost.engines.python.handler import HandlerFailed
+from fencepost.engines.python.settings import ConsumerSettings, Per
 from fencepost.errors import PositionLost, RecordsGone, UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack

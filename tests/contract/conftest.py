@@ -13,7 +13,7 @@ from contract.kafka_topics import KafkaTopics
 from contract.keyed import Keyed, Maker
 from contract.postgres_target import Target
 from fencepost.local import Stack
-from fencepost.sinks.postgres.session import Connection, connect
+from fencepost.sinks.postgres.connection import Connection, connect
 
 
 @pytest.fixture(scope="module")

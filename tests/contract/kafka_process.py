@@ -13,7 +13,7 @@ from contract.kafka_flow import Plan
 from contract.kafka_steps import Point, stepping
 from fencepost.errors import FencepostError
 from fencepost.lab.crash import Deed, _visit
-from fencepost.sinks.kafka import KafkaStore, seat
+from fencepost.sinks.kafka import KafkaStore, fenced_producer
 
 SPAN = 100
 EVENTS = 3 * SPAN
@@ -53,7 +53,7 @@ def main() -> int:
             _visit(work.witness, point, work.time, Deed.KILL)
 
     try:
-        with patch.object(seat, "Client", stepping(act)):
+        with patch.object(fenced_producer, "Client", stepping(act)):
             carry(work)
     except FencepostError as error:
         sys.stderr.write(f"{error}\n")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from fencepost.producing.client import Client
+from fencepost.kafka.producer import Client
 
 
 class Point(StrEnum):

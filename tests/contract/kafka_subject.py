@@ -11,8 +11,8 @@ import pytest
 
 from contract.batches import ORDERS, PIPELINE, RETURNS
 from contract.kafka_topics import KafkaTopics
-from fencepost.cluster.failures import Existing
 from fencepost.errors import InputCut
+from fencepost.kafka.errors import Existing
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore
 
 

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 from confluent_kafka import Message
 
-from fencepost.audit.readers import read_in_order
-from fencepost.cluster.client import Cluster, wait_until
-from fencepost.cluster.topics import TopicRequest, create_topic, describe_topic
+from fencepost.kafka.client import Cluster, wait_until
+from fencepost.kafka.topic_reader import read_in_order
+from fencepost.kafka.topics import TopicRequest, create_topic, describe_topic
 
 _MARKERS_SECONDS = 1.0  # a commit is answered before its markers are written; longer, and a transaction is open
 

@@ -16,7 +16,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Merge, Mode, Span, Tenure, TopicPartition
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import TOMBSTONE, columns_for
-from fencepost.sinks.postgres.session import Connection
+from fencepost.sinks.postgres.connection import Connection
 from fencepost.sinks.postgres.table import make_table
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(2)]

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 from psycopg import sql
 
-from fencepost.sinks.postgres.copying import Copier
-from fencepost.sinks.postgres.session import Connection, table_name
+from fencepost.sinks.postgres.binary_copy import Copier
+from fencepost.sinks.postgres.connection import Connection, table_name
 from fencepost.sinks.postgres.table import fit_columns, make_table
 
 

@@ -11,9 +11,9 @@ from contract.kafka_subject import InKafka
 from contract.postgres_subject import InPostgres
 from fencepost.delivery import AtomicSink, Ledger, Sink
 from fencepost.errors import InputCut
-from fencepost.ledgers.memory import MemoryLedger, Positions
 from fencepost.model import Mode
-from fencepost.sinks.memory import Memory, MemorySink, MemoryStore
+from fencepost.sinks.memory.ledger import MemoryLedger, Positions
+from fencepost.sinks.memory.store import Memory, MemorySink, MemoryStore
 
 
 class LedgerSubject(Protocol):

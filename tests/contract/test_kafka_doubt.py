@@ -9,11 +9,11 @@ import pytest
 from contract.kafka_flow import Flow
 from contract.kafka_topics import KafkaTopics
 from fencepost.errors import Unknown
+from fencepost.kafka import producer as client_module
+from fencepost.kafka.producer import Client
 from fencepost.lab.proxy import Action, Api, Direction, Rule, RuleId
 from fencepost.lab.scenarios.field import Field, opened
 from fencepost.model import Batch, Landed, Step
-from fencepost.producing import client as client_module
-from fencepost.producing.client import Client
 from fencepost.sinks.kafka import KafkaStore
 
 

@@ -19,7 +19,7 @@ from fencepost.errors import Fenced, Rewound, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import visits
 from fencepost.model import Batch, Landed, Step, TopicPartition
-from fencepost.sinks.kafka import KafkaSettings, seat
+from fencepost.sinks.kafka import KafkaSettings, fenced_producer
 
 TESTS = Path(__file__).parents[1]
 PROOF = pytest.mark.proof
@@ -35,7 +35,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[Point, Callable[[], object]
         if point in waiting:
             waiting.pop(point)()
 
-    monkeypatch.setattr(seat, "Client", stepping(act))
+    monkeypatch.setattr(fenced_producer, "Client", stepping(act))
     return waiting.__setitem__
 
 

@@ -9,9 +9,9 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as DriverPartition
 
 from contract.kafka_flow import Flow
-from fencepost.cluster.client import Cluster, wait_until
-from fencepost.cluster.topics import delete_topic, topic_id_and_partitions
 from fencepost.errors import Fenced, PositionLost, TopicRecreated, Usage
+from fencepost.kafka.client import Cluster, wait_until
+from fencepost.kafka.topics import delete_topic, topic_id_and_partitions
 from fencepost.model import Batch, Span, TopicPartition
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore
 

@@ -15,7 +15,7 @@ from fencepost.delivery import deliver
 from fencepost.errors import Poison, Refused
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Merge, Span
-from fencepost.sinks.postgres import PostgresStore, copying
+from fencepost.sinks.postgres import PostgresStore, binary_copy
 
 EVENTS: list[Event] = [(number, str(number)) for number in range(8)]
 MODES = pytest.mark.parametrize("merge", [None, UPSERT, DEDUPE], ids=["append", "upsert", "dedupe"])
@@ -107,7 +107,7 @@ def test_triggers_that_rely_on_deferred_constraints_work_as_ever_in_every_copy_o
     keyed: Maker, merge: Merge | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The box comes before its shelf, in a table that nobody told us of; each part of the rows is a COPY."""
-    monkeypatch.setattr(copying, "ANSWER_EVERY", 1)
+    monkeypatch.setattr(binary_copy, "ANSWER_EVERY", 1)
     shop = keyed(merge)
     shop.connection.execute(SHELF.format(own=f"{shop.name}_own", table=shop.name))
     batch = shop.batch(0, 0, shop.rows(0, 0, EVENTS[:4]), shop.rows(0, 4, EVENTS[4:]))

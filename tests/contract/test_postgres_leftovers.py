@@ -19,7 +19,7 @@ from fencepost.machine.process import until
 from fencepost.model import Tenure
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import Column
-from fencepost.sinks.postgres.session import Connection
+from fencepost.sinks.postgres.connection import Connection
 from fencepost.sinks.postgres.stage import Stage, name_for
 
 FIRST = dict.fromkeys(PARTITIONS, 0)

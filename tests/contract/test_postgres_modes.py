@@ -16,7 +16,7 @@ from contract.keyed import DEDUPE, UPSERT, Event, Keyed, Maker
 from fencepost.errors import Poison, Refused
 from fencepost.guarantee import Guarantee
 from fencepost.model import Landed, Merge, Mode
-from fencepost.sinks.postgres import PostgresStore, dead, merging, sieve
+from fencepost.sinks.postgres import PostgresStore, dead_letters, merging, new_keys
 from fencepost.sinks.postgres.columns import TOMBSTONE
 from fencepost.sinks.postgres.table import make_table, read_columns
 
@@ -199,10 +199,10 @@ def test_of_very_many_bad_rows_each_is_named_and_those_that_lose_to_another_are_
 
 def test_dead_letters_land_in_the_same_transaction(keyed: Maker) -> None:
     shop = keyed(DEDUPE)
-    aside = dead.table_for(shop.name)
-    make_table(shop.connection, aside, dead.COLUMNS)
+    aside = dead_letters.table_for(shop.name)
+    make_table(shop.connection, aside, dead_letters.COLUMNS)
     letter = {"topic": "orders", "partition": 0, "offset": 1, "_dead": "why", "headers": "[]"}
-    letters = pa.RecordBatch.from_pylist([letter], schema=dead.SCHEMA)
+    letters = pa.RecordBatch.from_pylist([letter], schema=dead_letters.SCHEMA)
     landed = shop.store.write(shop.batch(0, 0, letters, shop.rows(0, 0, [(1, "a"), (1, "a")])))
     assert landed == Landed(rows=2, dead=1)
     assert shop.connection.execute(f"SELECT _dead FROM {aside}").fetchall() == [("why",)]
@@ -407,7 +407,7 @@ def test_deletes_among_inserts_end_as_one_after_the_other(
     keyed: Maker, monkeypatch: pytest.MonkeyPatch, changes: list[tuple[list[int], list[int]]], sample: int
 ) -> None:
     """With samples so small that they are mostly wrong."""
-    monkeypatch.setattr(sieve, "SAMPLE", sample)
+    monkeypatch.setattr(new_keys, "SAMPLE", sample)
     shop, events = keyed(DELETING), list[Event]()
     for keys, deleted in changes:
         start, known = len(events), [key for key, _ in events] or [0]

@@ -11,7 +11,7 @@ from contract.keyed import DEDUPE, UPSERT, Maker
 from fencepost.local import Stack
 from fencepost.machine.process import until
 from fencepost.model import Landed, Merge
-from fencepost.sinks.postgres.session import Connection, writer_name
+from fencepost.sinks.postgres.connection import Connection, writer_name
 
 
 def waiting(connection: Connection, name: str, what: str = "") -> bool:

@@ -17,9 +17,9 @@ from fencepost.errors import Unreachable, Usage
 from fencepost.local import Stack
 from fencepost.model import Batch, Merge
 from fencepost.sinks.postgres import PostgresStore, own_session
+from fencepost.sinks.postgres.connection import connect, transaction, translated
 from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.reading import reader
-from fencepost.sinks.postgres.session import connect, transaction, translated
 from support.bouncer import bouncer, needs_pgbouncer
 
 MODES = pytest.mark.parametrize("merge", [UPSERT, DEDUPE], ids=["upsert", "dedupe"])

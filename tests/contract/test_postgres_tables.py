@@ -17,7 +17,7 @@ from fencepost.errors import Poison, Refused, Usage
 from fencepost.local import Stack
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import Column, json_field
-from fencepost.sinks.postgres.session import Connection
+from fencepost.sinks.postgres.connection import Connection
 from fencepost.sinks.postgres.table import fit_columns, make_table, read_columns
 
 

@@ -17,7 +17,7 @@ from fencepost.errors import Refused, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
 from fencepost.sinks.postgres import PostgresStore, writers
-from fencepost.sinks.postgres.session import writer_name
+from fencepost.sinks.postgres.connection import writer_name
 
 MEMBERS = pytest.mark.parametrize("members", [False, True], ids=["one owner", "members"])
 

@@ -9,8 +9,8 @@ from contract.subjects import SINKS, SinkSubject
 from fencepost.delivery import deliver
 from fencepost.errors import Fenced, FencepostError, InputCut, Refused, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
-from fencepost.ledgers.memory import MemoryLedger
 from fencepost.model import Batch, Landed, Step
+from fencepost.sinks.memory.ledger import MemoryLedger
 
 TWO_STEPS = [Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE]
 

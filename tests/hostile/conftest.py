@@ -12,8 +12,8 @@ import psycopg
 import pytest
 import yaml
 
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from hostile.commands import fencepost
 

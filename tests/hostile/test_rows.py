@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fencepost.visible import visible
+from fencepost.machine.printable import visible
 from hostile.commands import Command
 from hostile.conftest import Declare
 from support.hostile import DIGITS, NAMES, TEXTS

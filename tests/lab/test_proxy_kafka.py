@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from fencepost.audit.readers import read_in_order
+from fencepost.kafka.topic_reader import read_in_order
 from fencepost.lab.proxy import Action, Api, Direction, Proxy, Rule, RuleId
 from lab.conftest import ProxiedKafka
 

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fencepost.audit.auditing import audit
+from fencepost.admin.status import pipeline_status
+from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
-from fencepost.audit.receipts import receipt
+from fencepost.audit.receipt import receipt
 from fencepost.audit.request import of_pipeline
 from fencepost.errors import Usage
 from fencepost.sinks.postgres.last_rows import last_rows
 from fencepost.sinks.postgres.reading import reader
-from fencepost.status import pipeline_status
 from model.case import Behaviour, Existing
 from model.driving import Play, lenient
 from model.making import Row

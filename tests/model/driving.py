@@ -20,14 +20,14 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 from psycopg.rows import dict_row
 
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.topics import TopicRequest, create_topic
+from fencepost.admin.positions import carry_out, propose
 from fencepost.delivery import nobody
 from fencepost.errors import FencepostError, Poison, Refused, Usage
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.model import Batch, Step, TopicPartition
-from fencepost.pipeline import Pipeline, Summary
-from fencepost.repositioning import carry_out, propose
+from fencepost.run.pipeline import Pipeline, Summary
 from fencepost.spec import PipelineSpec, load
 from model.case import Case, Change, Record, Slot, Turn
 from model.seen import Place, Seen, SpanSeen

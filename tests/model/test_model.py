@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.database import InMemoryExampleDatabase
 
-from fencepost.consuming import member
+from fencepost.engines.python import member
 from fencepost.local import Stack
 from model.case import Case
 from model.drawing import cases

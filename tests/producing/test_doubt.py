@@ -10,15 +10,15 @@ import pytest
 from fencepost import Producer
 from fencepost.errors import Unknown
 from fencepost.guarantee import Guarantee
+from fencepost.kafka import producer as client_module
 from fencepost.lab.proxy import Action, Api, Direction, Rule
 from fencepost.lab.scenarios.field import Field
-from fencepost.outcome import Outcome
-from fencepost.producing import client as client_module
+from fencepost.model import Outcome
 from fencepost.producing.bookmark import Bookmark
 from fencepost.producing.events import Event
-from fencepost.producing.outbox import Handle
-from fencepost.producing.resuming import Errand, Run
-from fencepost.producing.sources import numbered_orders
+from fencepost.producing.resume import Errand, Run
+from fencepost.producing.sender import Handle
+from fencepost.producing.sources.source import numbered_orders
 
 
 @pytest.fixture

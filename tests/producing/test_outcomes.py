@@ -14,8 +14,7 @@ import fencepost
 from fencepost import Producer
 from fencepost.errors import Unreachable, UnsupportedGuarantee, Usage
 from fencepost.local.ports import choose
-from fencepost.model import EVENT_CHECKSUM
-from fencepost.outcome import Outcome
+from fencepost.model import EVENT_CHECKSUM, Outcome
 from fencepost.producing.events import Event
 from producing.topics import Topics, header
 

@@ -18,11 +18,11 @@ from fencepost.audit.journal import read_journals
 from fencepost.errors import UnsupportedGuarantee
 from fencepost.guarantee import Guarantee
 from fencepost.local.ports import choose
-from fencepost.outcome import Outcome
+from fencepost.model import Outcome
 from fencepost.producing.batches import Limits
 from fencepost.producing.events import Event
-from fencepost.producing.resuming import Errand, Run
-from fencepost.producing.sources import Numbered, Stream, numbered_orders
+from fencepost.producing.resume import Errand, Run
+from fencepost.producing.sources.source import Numbered, Stream, numbered_orders
 from producing.commands import command as words_of
 from producing.commands import produce
 from producing.topics import Topics, header

@@ -13,8 +13,8 @@ import pytest
 
 from fencepost import Producer
 from fencepost.errors import Fenced, Refused, Usage
-from fencepost.outcome import Outcome
-from fencepost.producing.outbox import Handle
+from fencepost.model import Outcome
+from fencepost.producing.sender import Handle
 from producing.topics import Topics
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from confluent_kafka import IsolationLevel, Message
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from fencepost.audit.readers import read_in_order
-from fencepost.cluster.client import Cluster, wait_until
-from fencepost.cluster.topics import TopicRequest, create_topic, offsets_at, topic_id_and_partitions
+from fencepost.kafka.client import Cluster, wait_until
+from fencepost.kafka.topic_reader import read_in_order
+from fencepost.kafka.topics import TopicRequest, create_topic, offsets_at, topic_id_and_partitions
 from fencepost.model import EVENT_ID, TopicPartition
 
 

@@ -12,8 +12,8 @@ import yaml
 from confluent_kafka import Producer
 
 from consuming.relays import Relay
-from fencepost.cluster.topics import TopicRequest, create_topic
 from fencepost.errors import FencepostError, Poison, Refused
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.model import Batch, Step
 from remedies.following import follow

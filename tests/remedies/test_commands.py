@@ -12,7 +12,7 @@ import pytest
 
 from consuming.relays import Relay
 from fencepost.local import Stack
-from fencepost.pipeline import Pipeline
+from fencepost.run.pipeline import Pipeline
 from producing.topics import Topics
 from remedies.following import commands_in, fencepost, type_in
 

@@ -12,8 +12,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from consuming.relays import Relay
-from fencepost.consuming.consumer import consume
-from fencepost.consuming.events import Event
+from fencepost.engines.python.consumer import consume
+from fencepost.engines.python.events import Event
 from fencepost.errors import RecordsGone
 from fencepost.local import Stack
 from fencepost.sinks.kafka import Output

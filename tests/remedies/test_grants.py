@@ -17,12 +17,12 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from consuming.relays import Relay
+from fencepost.admin.plan import plan_pipeline
+from fencepost.admin.prepare import prepare
 from fencepost.cli.init import init
 from fencepost.errors import Refused, Unreachable, Usage
 from fencepost.local import Stack
 from fencepost.model import Batch, Step
-from fencepost.planning import plan_pipeline
-from fencepost.preparing import prepare
 from fencepost.sinks.postgres.stage import require_right
 from fencepost.spec import load
 from remedies.following import type_in

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from consuming.relays import Relay
-from fencepost.cluster.topics import delete_topic
-from fencepost.consuming import member
+from fencepost.admin.positions import carry_out, propose
+from fencepost.admin.stored import set_positions, standing
+from fencepost.engines.python import member
 from fencepost.errors import Fenced, PositionLost, RecordsGone, TopicRecreated, Usage
+from fencepost.kafka.topics import delete_topic
 from fencepost.local import Stack
-from fencepost.repositioning import carry_out, propose
 from fencepost.spec import load
-from fencepost.standing import set_positions, standing
 from remedies.following import commands, follow
 from spark.drivers import wait_for
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from fencepost.consuming.settings import ConsumerSettings
+from fencepost.admin.plan import NO_PROVENANCE, Plan, plan_pipeline
+from fencepost.engines.python.settings import ConsumerSettings
+from fencepost.engines.spark.authentication import authentication
 from fencepost.errors import UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
-from fencepost.planning import NO_PROVENANCE, Plan, plan_pipeline
-from fencepost.producing.settings import Declaration
-from fencepost.refusals import examples
-from fencepost.rules import Acks, Footing, producer_footing
-from fencepost.spark.authentication import authentication
+from fencepost.kafka.config.producer import Declaration
+from fencepost.rules.producer import Acks, Footing, producer_footing
+from fencepost.rules.refusals import examples
 from fencepost.spec import load
 
 UPSERT = {"mode": "upsert", "key": ["id"]}

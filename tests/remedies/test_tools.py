@@ -17,10 +17,10 @@ from confluent_kafka import Producer
 
 from consuming.relays import Relay
 from fencepost.audit.jdbc import _certificate
-from fencepost.cluster.settings import librdkafka_settings
-from fencepost.consuming.consumer import consume
-from fencepost.consuming.events import Event
+from fencepost.engines.python.consumer import consume
+from fencepost.engines.python.events import Event
 from fencepost.errors import RecordsGone, Usage
+from fencepost.kafka.config.settings import librdkafka_settings
 from fencepost.local import Stack
 from fencepost.machine import java
 from remedies.tools import kafka_tool

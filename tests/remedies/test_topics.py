@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from consuming.relays import Relay
-from fencepost.cluster.client import wait_until
-from fencepost.cluster.topics import TopicRequest, create_topic, delete_topic
+from fencepost.admin.plan import PARTITIONS_ADDED, plan_pipeline
 from fencepost.errors import UnsupportedGuarantee
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.client import wait_until
+from fencepost.kafka.config.producer import Declaration
+from fencepost.kafka.topics import TopicRequest, create_topic, delete_topic
 from fencepost.local import Stack
-from fencepost.planning import PARTITIONS_ADDED, plan_pipeline
-from fencepost.producing.settings import Declaration
 from fencepost.spec import load
 from remedies.tools import kafka_tool
 

@@ -12,10 +12,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as DriverPartition
 
 from consuming.relays import Relay
-from fencepost.adoption import find
-from fencepost.cluster import client
-from fencepost.cluster.names import group_of
+from fencepost.admin.import_positions import find
 from fencepost.errors import PositionLost, Unreachable
+from fencepost.kafka import client
+from fencepost.kafka.names import group_of
 from fencepost.local import Stack
 from fencepost.spec import load
 from remedies.following import type_in

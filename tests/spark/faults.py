@@ -103,7 +103,7 @@ class Unguarded:
             self.delivered.touch()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        from fencepost.spark.input_guard import GUARD
+        from fencepost.engines.spark.input_guard import GUARD
 
         self.__dict__.update(state)
         GUARD.install = lambda: None  # type: ignore[method-assign]

@@ -19,18 +19,18 @@ from confluent_kafka import TopicPartition as DriverPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from fencepost.audit.compare import Comparison, compare_sink
-from fencepost.audit.readers import read_committed
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.positions import TopicReader
-from fencepost.cluster.topics import TopicRequest, create_topic, describe_topic, end_offsets
 from fencepost.delivery import Observer, nobody
+from fencepost.engines.listener import BatchDone, News
 from fencepost.errors import FencepostError
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.offsets import TopicReader
+from fencepost.kafka.topic_reader import read_committed
+from fencepost.kafka.topics import TopicRequest, create_topic, describe_topic, end_offsets
 from fencepost.local import Stack
 from fencepost.local.stack import Node
 from fencepost.model import TopicPartition
-from fencepost.news import BatchDone, News
-from fencepost.pipeline import Pipeline
-from fencepost.sinks.postgres.session import short_hash, writer_name
+from fencepost.run.pipeline import Pipeline
+from fencepost.sinks.postgres.connection import short_hash, writer_name
 from spark.drivers import PATIENCE, TESTS, wait_for
 
 SCHEMA = "id long, s string"

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from fencepost.cli.output import emit_json
+from fencepost.engines.spark.session import open_session
 from fencepost.local.postgres import read_password
-from fencepost.spark.session import open_session
 from spark.faults import StopOn
 from spark.flows import SCHEMA, SPARK
 

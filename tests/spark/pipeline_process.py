@@ -15,7 +15,7 @@ from fencepost.delivery import Observer, nobody
 from fencepost.errors import FencepostError
 from fencepost.lab.crash import CrashPoint, Deed
 from fencepost.model import Step, TopicPartition
-from fencepost.pipeline import Pipeline
+from fencepost.run.pipeline import Pipeline
 from fencepost.spec import load
 
 

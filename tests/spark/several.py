@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fencepost.audit.readers import read_committed
+from fencepost.kafka.topic_reader import read_committed
 from fencepost.lab.crash import visits
 from spark.drivers import pipeline_process
 from spark.flows import SCHEMA, Flow

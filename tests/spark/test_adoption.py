@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.adoption import find
-from fencepost.repositioning import carry_out, propose
+from fencepost.admin.import_positions import find
+from fencepost.admin.positions import carry_out, propose
 from fencepost.spec import load
 from spark.drivers import naive_process
 from spark.flows import Flow

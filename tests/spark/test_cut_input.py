@@ -10,9 +10,9 @@ from threading import Thread
 import pytest
 from pyspark import SparkContext
 
+from fencepost.engines.spark.input_guard import InputGuard
 from fencepost.errors import FencepostError, InputCut, Poison, Refused
 from fencepost.lab.crash import visits
-from fencepost.spark.input_guard import InputGuard
 from spark.drivers import go_on, never, running_tasks, wait_for
 from spark.faults import StopOn, Unguarded
 from spark.flows import RETRIES, Flow

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fencepost.cluster.topics import delete_topic
+from fencepost.admin.plan import plan_pipeline
+from fencepost.engines.listener import Skipped
 from fencepost.errors import RecordsGone, TopicRecreated, UnsupportedGuarantee
+from fencepost.kafka.topics import delete_topic
 from fencepost.lab.crash import CrashPoint, Deed, visits
 from fencepost.model import Span, Step
-from fencepost.news import Skipped
-from fencepost.planning import plan_pipeline
 from fencepost.spec import load
 from spark.drivers import go_on, run_command
 from spark.faults import Several

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.audit.auditing import audit
+from fencepost.admin.plan import plan_pipeline
+from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
 from fencepost.audit.request import of_pipeline
 from fencepost.errors import UnsupportedGuarantee, Usage
 from fencepost.lab.crash import CrashPoint, Deed
 from fencepost.model import Step
-from fencepost.planning import plan_pipeline
 from fencepost.spec import load
 from spark.flows import RETRIES, Flow
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cluster import positions
-from fencepost.cluster.topics import delete_topic
+from fencepost.engines.spark.source import KafkaSource
 from fencepost.errors import FencepostError, PositionLost, RecordsGone, TopicRecreated, Usage
+from fencepost.kafka import offsets
+from fencepost.kafka.topics import delete_topic
 from fencepost.lab.crash import CrashPoint, Deed, visits
 from fencepost.model import Step
 from fencepost.sinks.postgres import ledger
-from fencepost.spark.source import KafkaSource
 from spark import wide_plans
 from spark.drivers import go_on, spark_held
 from spark.faults import Several
@@ -60,7 +60,7 @@ def test_records_deleted_before_they_were_read_are_named(flow: Flow, monkeypatch
 
     # Control: nobody looks, and Spark is told not to mind.
     options = KafkaSource._options
-    monkeypatch.setattr(positions, "_require_readable", lambda *_: None)
+    monkeypatch.setattr(offsets, "_require_readable", lambda *_: None)
     monkeypatch.setattr(KafkaSource, "_options", lambda source: options(source) | {"failOnDataLoss": "false"})
     flow.run()
     assert sorted(set(range(200)) - set(flow.landed())) == list(range(101, 141, 2))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 
-from fencepost.cluster.names import group_of
 from fencepost.errors import Refused
+from fencepost.kafka.names import group_of
 from spark.flows import Flow
 
 TYPES: dict[str, tuple[str, str, Any]] = {

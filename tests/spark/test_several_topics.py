@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.audit.auditing import audit
+from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
 from fencepost.audit.request import EngineChoice, of_pipeline
 from fencepost.guarantee import Anomaly

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from fencepost.audit.auditing import audit
+from fencepost.admin.plan import plan_pipeline
+from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
 from fencepost.audit.request import of_pipeline
 from fencepost.errors import Poison, Usage
 from fencepost.lab.crash import Crash, CrashPoint, Deed, visits
 from fencepost.model import Step
-from fencepost.planning import plan_pipeline
 from fencepost.spec import load
 from spark.flows import RETRIES, Flow
 

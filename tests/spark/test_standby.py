@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import pytest
 
+from fencepost.engines.listener import News, Waiting
 from fencepost.errors import Usage
-from fencepost.news import News, Waiting
+from fencepost.run.standby import STALE_SECONDS, stand_by
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.ledger import heartbeat
 from fencepost.spec import load
-from fencepost.standby import STALE_SECONDS, stand_by
 from spark.drivers import never, run_command, wait_for
 from spark.flows import Flow
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.spark.source import KafkaSource
+from fencepost.engines.spark.source import KafkaSource
 from spark.flows import Flow
 
 

@@ -13,9 +13,9 @@ from time import monotonic
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from fencepost.engines.listener import Waiting
 from fencepost.lab.crash import visits
 from fencepost.lab.proxy import Block, Protocol, Proxy
-from fencepost.news import Waiting
 from spark.drivers import go_on, pipeline_process, wait_for
 from spark.flows import Flow, Running
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from fencepost.spark.plan import wide_node
+from fencepost.engines.spark.plan import wide_node
 
 WIDE = {
     "SELECT s, count(*) AS n FROM events GROUP BY s": "HashAggregate",

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from fencepost.local import refuge
+from fencepost.local import postgres_as_root
 from fencepost.local.ports import choose
 from fencepost.machine.process import until
 
@@ -87,7 +87,7 @@ class TlsServer:
 @contextmanager
 def tls_server() -> Iterator[TlsServer]:
     folder = Path(tempfile.mkdtemp(prefix="fencepost-tls-"))
-    account = refuge.account()
+    account = postgres_as_root.account()
     own: dict[str, Any] = {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
     own["cwd"] = folder
     certificates = Certificates(folder / "certificates")

@@ -17,7 +17,7 @@ from fencepost.lab.crash import CrashPoint, Deed
 from fencepost.local import Stack
 from fencepost.machine.process import until
 from fencepost.model import Merge, Mode, Step, TopicPartition
-from fencepost.sinks.postgres.session import writer_name
+from fencepost.sinks.postgres.connection import writer_name
 from sweep.arena import AMISS, LOST, Arena, Point
 from sweep.work import EVENTS, KEYS, ORDERS, SPAN, key
 

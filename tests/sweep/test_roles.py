@@ -13,7 +13,7 @@ from fencepost.errors import Fenced, Refused
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import Deed
 from fencepost.sinks.postgres import PostgresStore, ledger
-from fencepost.sinks.postgres.session import writer_name
+from fencepost.sinks.postgres.connection import writer_name
 from sweep.arena import NOTHING, Arena, Point
 
 EXACTLY_ONCE = Guarantee.EXACTLY_ONCE

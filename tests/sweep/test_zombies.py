@@ -16,7 +16,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import Deed
 from fencepost.model import Tenure
 from fencepost.sinks.postgres import PostgresStore
-from fencepost.sinks.postgres.session import writer_name
+from fencepost.sinks.postgres.connection import writer_name
 from sweep.arena import AMISS, DOUBLED, EXACTLY_ONCE_IN_THE_GATE, NOTHING, PATIENCE, Arena, Point
 from sweep.work import ORDERS, SPAN, Naive
 

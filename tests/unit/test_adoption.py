@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.adoption import of_checkpoint
+from fencepost.admin.import_positions import of_checkpoint
 from fencepost.errors import Usage
 
 

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.audit import compare
-from fencepost.audit.duck import DuckEngine, open_duck
-from fencepost.audit.engine import table
+from fencepost.audit.engines.duckdb import DuckEngine, open_duck
+from fencepost.audit.engines.engine import table
+from fencepost.audit.engines.relations import LOG
 from fencepost.audit.findings import Finding, Hop
-from fencepost.audit.first_hop import check_log, compare_log, doubled_in_log
 from fencepost.audit.journal import Journal, read_journals
-from fencepost.audit.loading import LOG
+from fencepost.audit.journal_to_log import check_log, compare_log, doubled_in_log
 from fencepost.errors import Usage
 from fencepost.guarantee import Anomaly
-from fencepost.outcome import Outcome
+from fencepost.model import Outcome
 from unit.ranges import each
 
 HEAD = {"journal": 1, "topic": "orders", "producer": "p", "guarantee": "exactly-once"}

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.audit.compare import compare_sink
-from fencepost.audit.duck import DuckEngine, open_duck
-from fencepost.audit.engine import table
+from fencepost.audit.engines.duckdb import DuckEngine, open_duck
+from fencepost.audit.engines.engine import table
+from fencepost.audit.engines.relations import LOG, put_nothing_dead, put_ranges, zoned
 from fencepost.audit.findings import Finding, Hop
-from fencepost.audit.hop import PLACES, Question, Ranges, by_id, compare_sides
-from fencepost.audit.loading import LOG, put_nothing_dead, put_ranges, zoned
+from fencepost.audit.log_to_sink import PLACES, Question, Ranges, by_id, compare_sides
 from fencepost.audit.spans import LandedSpan
 from fencepost.guarantee import Anomaly
 from fencepost.model import Span, TopicPartition

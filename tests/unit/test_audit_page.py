@@ -11,7 +11,7 @@ from fencepost.audit.findings import Audit, Finding, Hop
 from fencepost.audit.page import render, write_page
 from fencepost.errors import Usage
 from fencepost.guarantee import Anomaly, Guarantee
-from fencepost.visible import visible
+from fencepost.machine.printable import visible
 from support.hostile import SURROGATE, TEXTS
 
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.audit.duck import DuckEngine, open_duck
-from fencepost.audit.engine import table
+from fencepost.audit.engines.duckdb import DuckEngine, open_duck
+from fencepost.audit.engines.engine import table
+from fencepost.audit.engines.relations import LOG, put_nothing_dead, put_ranges, zoned
 from fencepost.audit.findings import Hop
-from fencepost.audit.hop import PLACES, Question, compare_sides
-from fencepost.audit.loading import LOG, put_nothing_dead, put_ranges, zoned
-from fencepost.audit.superseding import make_expected
+from fencepost.audit.keyed import make_expected
+from fencepost.audit.log_to_sink import PLACES, Question, compare_sides
 from fencepost.guarantee import Anomaly
 from fencepost.model import Merge, Mode, Span, TopicPartition
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.brake import FEW, Brake
 from fencepost.errors import Refused, Usage
 from fencepost.model import TopicPartition
+from fencepost.rules.brake import FEW, Brake
 from fencepost.spec import PipelineSpec
 from fencepost.spec.file import parse
 

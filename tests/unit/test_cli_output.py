@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fencepost.cli import output
-from fencepost.visible import visible
+from fencepost.machine.printable import visible
 from support.hostile import SURROGATE, TEXTS
 
 STEERS = {chr(code) for code in [*range(32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]} | set(

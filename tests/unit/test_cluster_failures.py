@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from fencepost.cluster.failures import Existing, Forbidden, Missing, NotLetIn, failure
 from fencepost.errors import FencepostError, Refused, Unreachable, Usage
+from fencepost.kafka.errors import Existing, Forbidden, Missing, NotLetIn, failure
 
 EVERY_CODE = {
     name: code for name in dir(KafkaError) if name.isupper() and isinstance(code := getattr(KafkaError, name), int)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.cluster.properties import parse_properties, read_properties
 from fencepost.errors import Usage
+from fencepost.kafka.config.properties import parse_properties, read_properties
 
 EXAMPLES = {
     "equals": ("a=b", {"a": "b"}),

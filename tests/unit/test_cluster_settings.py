@@ -9,9 +9,9 @@ import confluent_kafka.cimpl
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from fencepost.cluster.librdkafka import SETTINGS
-from fencepost.cluster.settings import librdkafka_settings
 from fencepost.errors import Usage
+from fencepost.kafka.config.librdkafka import SETTINGS
+from fencepost.kafka.config.settings import librdkafka_settings
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.cluster.groups import lag
-from fencepost.cluster.names import did_you_mean
-from fencepost.cluster.topics import TopicRequest
 from fencepost.errors import Usage
+from fencepost.kafka.groups import lag
+from fencepost.kafka.names import did_you_mean
+from fencepost.kafka.topics import TopicRequest
 
 
 @pytest.mark.parametrize(("replicas", "least"), [(1, "1"), (2, "2"), (3, "2"), (5, "2")])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fencepost.audit.compare import Verdict, compare_log, compare_sink
 from fencepost.guarantee import Anomaly, Guarantee
-from fencepost.outcome import Outcome
+from fencepost.model import Outcome
 
 IDS = st.lists(st.integers(0, 8), max_size=20)
 SENT = st.dictionaries(st.integers(0, 8), st.sampled_from(list(Outcome)))

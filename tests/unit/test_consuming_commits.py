@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.consuming.ahead import Ahead
-from fencepost.consuming.commits import AsyncCommits
+from fencepost.engines.python.commits import AsyncCommits
+from fencepost.engines.python.read_ahead import Ahead
 from fencepost.errors import Fenced, Unknown
 from fencepost.model import Batch, Span, Tenure, TopicPartition
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fencepost.consuming.consumer import Consumption
-from fencepost.consuming.events import Event
-from fencepost.consuming.handling import HandlerFailed, call
-from fencepost.consuming.settings import ConsumerSettings
+from fencepost.engines.python.consumer import Consumption
+from fencepost.engines.python.events import Event
+from fencepost.engines.python.handler import HandlerFailed, call
+from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 

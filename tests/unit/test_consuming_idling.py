@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fencepost.consuming import idling
-from fencepost.consuming.idling import GRACE_SECONDS, LOOK_SECONDS, Goal, Others
+from fencepost.engines.listener import Left
+from fencepost.engines.python import drained
+from fencepost.engines.python.drained import GRACE_SECONDS, LOOK_SECONDS, Goal, Others
 from fencepost.errors import Unreachable
 from fencepost.model import TopicPartition
-from fencepost.news import Left
 
 ONE, TWO, THREE = (TopicPartition("orders", number) for number in range(3))
 SESSION = 6.0
@@ -26,7 +26,7 @@ class Story:
         self.holders = dict(holders)
         self.now = 100.0
         self.told: list[str] = []
-        monkeypatch.setattr(idling, "monotonic", lambda: self.now)
+        monkeypatch.setattr(drained, "monotonic", lambda: self.now)
         ends = dict.fromkeys((ONE, TWO, THREE), 10)
         topic: Any = SimpleNamespace(
             require_same=lambda: [*ends],

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from fencepost import patience
-from fencepost.consuming.consumer import Consumption
-from fencepost.consuming.member import Consumed, Member
-from fencepost.consuming.settings import ConsumerSettings
+from fencepost.engines import backoff
+from fencepost.engines.python.consumer import Consumption
+from fencepost.engines.python.member import Consumed, Member
+from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.errors import Fenced, FencepostError, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 
@@ -35,7 +35,7 @@ def consumption(monkeypatch: pytest.MonkeyPatch, *members: StoryMember | Fencepo
         return cast(Member, found)
 
     monkeypatch.setattr(Consumption, "_member", member)
-    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(backoff, "FIRST_WAIT", 0.001)
     settings = ConsumerSettings({}, "orders", "mail", Guarantee.AT_LEAST_ONCE)
     return Consumption(settings, lambda _events: None)
 
@@ -48,14 +48,14 @@ def test_it_goes_on_after_trouble_and_counts_what_every_member_did(monkeypatch: 
 
 
 def test_once_gives_up_when_nothing_answers_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "ONCE_GIVES_UP_AFTER", 0.0)
+    monkeypatch.setattr(backoff, "ONCE_GIVES_UP_AFTER", 0.0)
     down = Unreachable("down")
     with pytest.raises(Unreachable, match="down"):
         consumption(monkeypatch, StoryMember(down), down, down, StoryMember(None)).run(once=True)
 
 
 def test_a_batch_that_landed_renews_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "ONCE_GIVES_UP_AFTER", 0.0)
+    monkeypatch.setattr(backoff, "ONCE_GIVES_UP_AFTER", 0.0)
     troubled = [StoryMember(Unreachable("down"), 1) for _ in range(5)]
     assert consumption(monkeypatch, *troubled, StoryMember(None)).run(once=True).events == 5
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fencepost.consuming.settings import ConsumerSettings
+from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.errors import UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
-from fencepost.rules import _PITFALLS
+from fencepost.rules.reader import _PITFALLS
 from fencepost.spec import PipelineSpec
 
 HERE = {"bootstrap.servers": "127.0.0.1:1"}

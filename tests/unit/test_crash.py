@@ -18,7 +18,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import Crash, CrashPoint, Deed, MidCopy, Visit, visits
 from fencepost.machine import process
 from fencepost.model import Batch, Span, Step, Tenure, TopicPartition
-from fencepost.sinks.memory import MemoryStore
+from fencepost.sinks.memory.store import MemoryStore
 
 ORDERS = TopicPartition("orders", 0)
 RETURNS = TopicPartition("returns", 0)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fencepost.consuming.documents import MOST_DEEP, NotOfTheSchema
-from fencepost.consuming.fields import parse_fields, parse_value
+from fencepost.rows.json_documents import MOST_DEEP, NotOfTheSchema
+from fencepost.rows.json_fields import parse_fields, parse_value
 from support.hostile import JSON_VALUES, VALUES, value_with
 
 KINDS = ("boolean", "byte", "short", "int", "long", "float", "double", "string", "date", "timestamp", "binary")

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.consuming.documents import NotOfTheSchema
-from fencepost.consuming.fields import parse_fields, parse_value
 from fencepost.errors import Usage
+from fencepost.rows.json_documents import NotOfTheSchema
+from fencepost.rows.json_fields import parse_fields, parse_value
 
 
 def parsed(schema: str, value: bytes | None) -> list[Any]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.halving import bad_ones
+from fencepost.rows.bisect import bad_ones
 
 
 @given(st.sets(st.integers(10, 200)))

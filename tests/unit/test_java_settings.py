@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cluster.java import java_settings
-from fencepost.cluster.settings import librdkafka_settings
 from fencepost.errors import Usage
+from fencepost.kafka.config.java import java_settings
+from fencepost.kafka.config.settings import librdkafka_settings
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import Usage
-from fencepost.local import postgres, refuge
+from fencepost.local import postgres, postgres_as_root
 from fencepost.machine.process import Account
 
 STRANGER = Account("stranger", 54321, 54321)
@@ -23,7 +23,7 @@ def system_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """In place of the system's: one that everybody can pass through."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         Path(name).chmod(0o755)
-        monkeypatch.setattr(refuge, "_SYSTEM_FOLDERS", (Path(name),))
+        monkeypatch.setattr(postgres_as_root, "_SYSTEM_FOLDERS", (Path(name),))
         yield Path(name)
 
 
@@ -34,31 +34,31 @@ def test_a_private_folder_anywhere_above_is_in_the_way(system_folder: Path) -> N
         folder.chmod(0o755)
     owner = Account("owner", os.getuid(), os.getgid())
     member = Account("member", STRANGER.uid, deep.parent.stat().st_gid)
-    assert all(refuge.may_enter(deep, who) for who in (owner, member, STRANGER))
+    assert all(postgres_as_root.may_enter(deep, who) for who in (owner, member, STRANGER))
     deep.parent.chmod(0o710)
-    assert [refuge.may_enter(deep, who) for who in (owner, member, STRANGER)] == [True, True, False]
+    assert [postgres_as_root.may_enter(deep, who) for who in (owner, member, STRANGER)] == [True, True, False]
     deep.parent.chmod(0o701)
-    assert [refuge.may_enter(deep, who) for who in (owner, member, STRANGER)] == [True, False, True]
+    assert [postgres_as_root.may_enter(deep, who) for who in (owner, member, STRANGER)] == [True, False, True]
 
 
 def test_an_ordinary_users_database_is_in_his_home(tmp_path: Path) -> None:
-    assert refuge.data_folder(tmp_path, None) == tmp_path / "postgres"
+    assert postgres_as_root.data_folder(tmp_path, None) == tmp_path / "postgres"
     assert (tmp_path / "postgres").stat().st_mode & 0o777 == 0o700
-    assert refuge.data_folder(tmp_path, None) == tmp_path / "postgres"
-    refuge.remove(tmp_path)
+    assert postgres_as_root.data_folder(tmp_path, None) == tmp_path / "postgres"
+    postgres_as_root.remove(tmp_path)
     assert not (tmp_path / "postgres").exists()
 
 
 @as_root
 def test_out_of_reach_it_is_put_where_its_user_can_go(tmp_path: Path, system_folder: Path) -> None:
     tmp_path.chmod(0o700)
-    who = refuge.account()
+    who = postgres_as_root.account()
     assert who
-    folder = refuge.data_folder(tmp_path, who)
+    folder = postgres_as_root.data_folder(tmp_path, who)
     assert folder.parent == system_folder / "fencepost"
     assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (who.uid, 0o700)
-    assert refuge.data_folder(tmp_path, who) == folder
-    refuge.remove(tmp_path)
+    assert postgres_as_root.data_folder(tmp_path, who) == folder
+    postgres_as_root.remove(tmp_path)
     assert not folder.exists()
     assert not (tmp_path / "postgres").is_symlink()
 
@@ -68,8 +68,8 @@ def test_a_link_to_anywhere_else_is_not_followed(tmp_path: Path, system_folder: 
     (tmp_path / "precious").mkdir()
     (tmp_path / "postgres").symlink_to(tmp_path / "precious")
     with pytest.raises(Usage, match="did not make"):
-        refuge.data_folder(tmp_path, refuge.account())
-    refuge.remove(tmp_path)
+        postgres_as_root.data_folder(tmp_path, postgres_as_root.account())
+    postgres_as_root.remove(tmp_path)
     assert (tmp_path / "precious").exists()
 
 
@@ -88,23 +88,23 @@ def test_a_folder_that_another_could_have_put_there_is_refused(tmp_path: Path, s
             os.chown(base, STRANGER.uid, STRANGER.gid)
     tmp_path.chmod(0o700)
     with pytest.raises(Usage, match="only root can write to"):
-        refuge.data_folder(tmp_path, refuge.account())
+        postgres_as_root.data_folder(tmp_path, postgres_as_root.account())
 
 
 @as_root
 def test_programs_out_of_reach_are_copied_once(tmp_path: Path, system_folder: Path) -> None:
-    who = refuge.account()
+    who = postgres_as_root.account()
     programs, libraries = postgres.installed()
     private = tmp_path / "site-packages"
     for source in (programs.parent, libraries):
         shutil.copytree(source, private / source.relative_to(libraries.parent), symlinks=True)
     tmp_path.chmod(0o700)
     there = private / programs.relative_to(libraries.parent)
-    copied = refuge.binaries(there, private / libraries.name, "1.2.3", who)
+    copied = postgres_as_root.binaries(there, private / libraries.name, "1.2.3", who)
     assert system_folder in copied.parents
     assert (copied / "initdb").stat().st_uid == 0
     before = copied.stat().st_ctime_ns
-    assert refuge.binaries(there, private / libraries.name, "1.2.3", who) == copied
+    assert postgres_as_root.binaries(there, private / libraries.name, "1.2.3", who) == copied
     assert copied.stat().st_ctime_ns == before
     assert sorted(path.name for path in (system_folder / "fencepost").iterdir()) == ["postgres-1.2.3"]
-    assert refuge.binaries(there, private / libraries.name, "1.2.3", None) == there
+    assert postgres_as_root.binaries(there, private / libraries.name, "1.2.3", None) == there

@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fencepost.engines.listener import BatchDone, Skipped, Started, Waiting
 from fencepost.errors import Usage
-from fencepost.metrics import Metrics, served
 from fencepost.model import Span, TopicPartition
-from fencepost.news import BatchDone, Skipped, Started, Waiting
+from fencepost.run.metrics import Metrics, served
 
 ORDERS = TopicPartition("orders", 3)
 

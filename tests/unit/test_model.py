@@ -11,9 +11,9 @@ import pytest
 from fencepost.delivery import deliver
 from fencepost.errors import FencepostError, Poison, UnsupportedGuarantee, _tree, from_facts
 from fencepost.guarantee import Guarantee
-from fencepost.ledgers.memory import MemoryLedger
 from fencepost.model import Batch, Span, Tenure, TopicPartition
-from fencepost.sinks.memory import MemorySink
+from fencepost.sinks.memory.ledger import MemoryLedger
+from fencepost.sinks.memory.store import MemorySink
 
 ORDERS = TopicPartition("orders", 0)
 

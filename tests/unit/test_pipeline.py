@@ -9,15 +9,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from fencepost import patience
-from fencepost import pipeline as module
 from fencepost.delivery import Ledger, Observer, deliver
+from fencepost.engines import backoff
+from fencepost.engines.listener import BatchDone, Listener, News, PartitionsAdded, Skipped, Started, Waiting
 from fencepost.errors import Fenced, FencepostError, RecordsGone, Rewound, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
-from fencepost.news import BatchDone, Listener, News, PartitionsAdded, Skipped, Started, Waiting
-from fencepost.pipeline import Engine, Pipeline
-from fencepost.sinks.memory import Memory, MemoryStore
+from fencepost.run import pipeline as module
+from fencepost.run.pipeline import Engine, Pipeline
+from fencepost.sinks.memory.store import Memory, MemoryStore
 from fencepost.spec import PipelineSpec
 
 EVENTS = 6
@@ -73,7 +73,7 @@ class StoryEngine:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(backoff, "FIRST_WAIT", 0.001)
 
 
 def run(
@@ -223,6 +223,6 @@ def test_a_run_that_is_asked_to_stop_ends_after_the_batch() -> None:
 
 
 def test_once_gives_up_when_nothing_answers_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "ONCE_GIVES_UP_AFTER", 0.0)
+    monkeypatch.setattr(backoff, "ONCE_GIVES_UP_AFTER", 0.0)
     with pytest.raises(Unreachable, match="down"):
         run(StoryEngine(Memory(), [Unreachable("down")] * 100))

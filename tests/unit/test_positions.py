@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from fencepost.cluster import positions
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.positions import Start, TopicReader, by_place
 from fencepost.errors import PositionLost, RecordsGone, TopicRecreated, Usage
+from fencepost.kafka import offsets
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.offsets import Start, TopicReader, by_place
 from fencepost.model import TopicPartition
 
 BOUNDS = {  # what the topics hold
@@ -29,12 +29,12 @@ def ids(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     def described(_cluster: object, topic: str, _seen: int = 1) -> tuple[str, list[int]]:
         return ids[topic], [at.partition for at in BOUNDS if at.topic == topic]
 
-    def offsets(_cluster: object, partitions: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
+    def found(_cluster: object, partitions: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
         last = type(spec).__name__ == "LatestSpec"
         return {at: BOUNDS[at][last] for at in partitions}
 
-    monkeypatch.setattr(positions, "topic_id_and_partitions", described)
-    monkeypatch.setattr(positions, "offsets_at", offsets)
+    monkeypatch.setattr(offsets, "topic_id_and_partitions", described)
+    monkeypatch.setattr(offsets, "offsets_at", found)
     return ids
 
 

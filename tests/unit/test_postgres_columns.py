@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fencepost.errors import Usage
-from fencepost.sinks.postgres import dead
+from fencepost.sinks.postgres import dead_letters
 from fencepost.sinks.postgres.columns import Column, columns_for, fits, json_field, match_columns, type_for
 
 INTEGERS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
@@ -168,17 +168,17 @@ def test_everything_that_does_not_fit_is_named_at_once() -> None:
     [("orders", "orders_dead"), ("shop.orders", "shop.orders_dead"), ("x" * 58, "x" * 58 + "_dead")],
 )
 def test_dead_letters_lie_beside_the_table(table: str, aside: str) -> None:
-    assert dead.table_for(table) == aside
+    assert dead_letters.table_for(table) == aside
 
 
 @pytest.mark.parametrize("table", ["x" * 59, "x" * 63, "\u00e9" * 31, "\U0001f600" * 15, "s" * 63 + "." + "y" * 60])
 def test_the_dead_letters_of_a_long_name_have_a_name_of_their_own_that_nobody_cuts(table: str) -> None:
-    aside = dead.table_for(table)
+    aside = dead_letters.table_for(table)
     name = aside.rpartition(".")[2]
     assert len(name.encode()) <= 63
     assert name.endswith("_dead")
     assert aside.rpartition(".")[0] == table.rpartition(".")[0]
-    assert dead.table_for(table[:-1] + "z") != aside
+    assert dead_letters.table_for(table[:-1] + "z") != aside
 
 
 def test_a_column_whose_name_postgresql_would_cut_is_refused() -> None:

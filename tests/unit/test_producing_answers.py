@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, Message
 
-from fencepost.outcome import Outcome
-from fencepost.producing.answers import Failures
-from fencepost.producing.book import Fate
+from fencepost.model import Outcome
+from fencepost.producing.callbacks import Failures
+from fencepost.producing.delivery_reports import Fate
 from fencepost.producing.events import Event
 
 REFUSED = Fate(Outcome.REFUSED, "too large")

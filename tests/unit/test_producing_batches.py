@@ -10,7 +10,7 @@ from fencepost.errors import PositionLost, Usage
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID
 from fencepost.producing.batches import Batch, Limits, Reader
 from fencepost.producing.events import Event, headers_of, require_id
-from fencepost.producing.sources import Numbered, Place, numbered_orders, orders, replayed
+from fencepost.producing.sources.source import Numbered, Place, numbered_orders, orders, replayed
 
 
 def numbers(events: list[Event]) -> list[int]:

@@ -7,8 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.outcome import Outcome
-from fencepost.producing.book import PENDING, Book, Fate, Settled, runs
+from fencepost.model import Outcome
+from fencepost.producing.delivery_reports import PENDING, Book, Fate, Settled, runs
 
 ACKED = Fate(Outcome.ACKED)
 REFUSED = Fate(Outcome.REFUSED, "too large")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.errors import PositionLost, Usage
-from fencepost.producing.files import Files
-from fencepost.producing.layouts import Layout
-from fencepost.producing.lines import Reading
-from fencepost.producing.sources import Broken, Place
+from fencepost.producing.sources.files import Files
+from fencepost.producing.sources.layouts import Layout
+from fencepost.producing.sources.lines import Reading
+from fencepost.producing.sources.source import Broken, Place
 
 
 def values(source: Files, place: Place | None = None) -> list[bytes | None]:

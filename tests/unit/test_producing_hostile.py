@@ -18,14 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.errors import FencepostError, PositionLost, Usage
-from fencepost.producing import lines
-from fencepost.producing.files import Files
 from fencepost.producing.journal import Journal
-from fencepost.producing.layouts import Layout
-from fencepost.producing.lines import Reading
-from fencepost.producing.piped import Piped
-from fencepost.producing.resuming import file_name
-from fencepost.producing.sources import Broken, Place
+from fencepost.producing.resume import file_name
+from fencepost.producing.sources import lines
+from fencepost.producing.sources.files import Files
+from fencepost.producing.sources.layouts import Layout
+from fencepost.producing.sources.lines import Reading
+from fencepost.producing.sources.piped import Piped
+from fencepost.producing.sources.source import Broken, Place
 from support.hostile import DEEP, DIGITS, FILE_NAMES, JOURNALS, VALUES
 
 LINES = b"".join(b'{"id": %d}\n' % number for number in range(1_000))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fencepost.errors import Usage
-from fencepost.outcome import Outcome
-from fencepost.producing.book import Fate, Settled
+from fencepost.model import Outcome
+from fencepost.producing.delivery_reports import Fate, Settled
 from fencepost.producing.journal import Journal
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
-from fencepost.producing.settings import Declaration
-from fencepost.rules import Acks
+from fencepost.kafka.config.producer import Declaration
+from fencepost.rules.producer import Acks
 
 KAFKA = {"bootstrap.servers": "broker:9092"}
 

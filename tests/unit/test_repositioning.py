@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.admin.positions import Move
 from fencepost.model import TopicPartition
-from fencepost.repositioning import Move
 
 AT = TopicPartition("orders", 0)
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from fencepost.errors import Poison, Refused
 from fencepost.model import TopicPartition
-from fencepost.rows import MOST_ASIDE, MOST_POISON, OutputCount, RowShape
-from fencepost.transforms import FunctionName
+from fencepost.rows.functions import FunctionName
+from fencepost.rows.shape import MOST_ASIDE, MOST_POISON, OutputCount, RowShape
 
 ORDERS = TopicPartition("orders", 2)
 OUTPUTS = st.lists(st.integers(0, 3), max_size=20)  # how many rows each record gives

@@ -7,21 +7,10 @@ import pytest
 from fencepost.errors import UnsupportedGuarantee, Usage
 from fencepost.guarantee import ALLOWED, Anomaly, Guarantee, nearest
 from fencepost.model import Merge, Mode
-from fencepost.rules import (
-    Face,
-    Hop,
-    SinkTraits,
-    TopicFacts,
-    broken,
-    choose_face,
-    loop_findings,
-    merge_findings,
-    reader_findings,
-    require,
-    require_key,
-    sink_findings,
-    topic_findings,
-)
+from fencepost.rules.findings import Hop, broken, require
+from fencepost.rules.reader import reader_findings
+from fencepost.rules.sinks import Face, SinkTraits, choose_face, merge_findings, require_key, sink_findings
+from fencepost.rules.topics import TopicFacts, loop_findings, topic_findings
 
 POSTGRES = SinkTraits("postgres", frozenset(Face), atomic=True)
 PARQUET = SinkTraits("parquet", frozenset({Face.TABLE}), atomic=False)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from fencepost.engines.spark.session import REDACTION, settings_of
 from fencepost.errors import FencepostError, Usage
-from fencepost.pipeline import Pipeline
+from fencepost.run.pipeline import Pipeline
+from fencepost.sinks.postgres.connection import connect
 from fencepost.sinks.postgres.reading import reader
-from fencepost.sinks.postgres.session import connect
-from fencepost.spark.session import REDACTION, settings_of
 from fencepost.spec import PipelineSpec, parse
 
 SECRET = "hunter2"  # noqa: S105

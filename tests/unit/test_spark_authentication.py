@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.engines.spark.authentication import ON, SECRET, authentication, runs_here
+from fencepost.engines.spark.password import login
+from fencepost.engines.spark.session import SECRETS, settings_of
 from fencepost.errors import Unreachable, Usage
 from fencepost.sinks.postgres import PostgresSettings
-from fencepost.spark.authentication import ON, SECRET, authentication, runs_here
-from fencepost.spark.password import login
-from fencepost.spark.session import SECRETS, settings_of
 
 CANARY = "canary of a password"
 

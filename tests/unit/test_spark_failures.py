@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fencepost.engines.spark.failures import unreadable
 from fencepost.model import TopicPartition
-from fencepost.spark.failures import unreadable
 
 AT = TopicPartition("orders", 2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.spark.offsets import mask
+from fencepost.engines.spark.offsets import mask
 
 OFFSETS = st.integers(0, 2**63 - 1000).flatmap(
     lambda base: st.sets(st.integers(0, 500), min_size=1).map(lambda some: {base + one for one in some})

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.engines.spark.staging import Numbering
 from fencepost.model import Landed, Span, TopicPartition
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.moving import Staged
 from fencepost.sinks.postgres.stage import Attempt, Stage, name_for
-from fencepost.spark.staging import Numbering
 
 ONE, TWO, GONE = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("orders", 9)
 SPANS = {TWO: Span(0, 10), ONE: Span(5, 9)}

@@ -9,17 +9,17 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from fencepost.cluster.positions import TopicReader
-from fencepost.consuming.handling import IN_DOUBT, PUT_BACK, HandlerFailed
-from fencepost.consuming.keeping import Aside
-from fencepost.consuming.mirroring import GroupMirror
-from fencepost.consuming.settings import ConsumerSettings
-from fencepost.consuming.store_keeping import Carriage, StoreKeeper
 from fencepost.delivery import nobody
+from fencepost.engines.python.handler import IN_DOUBT, PUT_BACK, HandlerFailed
+from fencepost.engines.python.mirroring import GroupMirror
+from fencepost.engines.python.offset_store import Aside
+from fencepost.engines.python.settings import ConsumerSettings
+from fencepost.engines.python.sink_offset_store import Carriage, StoreKeeper
 from fencepost.errors import Fenced, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
-from fencepost.sinks.memory import Memory, MemoryStore
+from fencepost.sinks.memory.store import Memory, MemoryStore
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -21,7 +21,7 @@ from fencepost.delivery import deliver
 from fencepost.errors import Fenced, Unknown
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Span, Step, Tenure, TopicPartition
-from fencepost.sinks.memory import Memory, MemoryStore, MemoryTransaction, Rows
+from fencepost.sinks.memory.store import Memory, MemoryStore, MemoryTransaction, Rows
 
 ORDERS = TopicPartition("orders", 0)
 EVENTS = 12

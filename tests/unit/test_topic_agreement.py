@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from fencepost.cluster import topics
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.failures import Missing
-from fencepost.cluster.topics import topic_id_and_partitions
 from fencepost.errors import Unreachable
+from fencepost.kafka import topics
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.errors import Missing
+from fencepost.kafka.topics import topic_id_and_partitions
 
 
 @dataclass

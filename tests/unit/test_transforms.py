@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import Usage
-from fencepost.transforms import Exited, FunctionName
+from fencepost.rows.functions import Exited, FunctionName
 
 WRONG = {
     "a syntax error": ("def f(events):\n    return (\n", "line 2: "),

@@ -18,8 +18,8 @@ from fencepost.errors import Usage
 from fencepost.local import Stack, nearest_home, state
 from fencepost.machine import process
 from fencepost.machine.process import Program
+from fencepost.machine.trust import believed, objection
 from fencepost.spec import FILE_NAME, find, load
-from fencepost.trust import believed, objection
 from support.hostile_yaml import GOOD
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")

@@ -5,14 +5,14 @@ from random import Random
 
 import pytest
 
-from fencepost.consuming import times
-from fencepost.consuming.documents import MOST_DEEP, NotOfTheSchema, document_of
-from fencepost.consuming.fields import parse_fields, parse_value
+from fencepost.rows import json_times
+from fencepost.rows.json_documents import MOST_DEEP, NotOfTheSchema, document_of
+from fencepost.rows.json_fields import parse_fields, parse_value
 
 
 def read(text: str, way: str) -> int | None:
     try:
-        return int(getattr(times, way)(text))
+        return int(getattr(json_times, way)(text))
     except ValueError:
         return None
 

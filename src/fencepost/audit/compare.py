@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from fencepost.guarantee import ALLOWED, Anomaly, Guarantee, Ruling
-from fencepost.outcome import Outcome
+from fencepost.model import Outcome
 
 Id = Hashable
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fencepost.counting import count
+from fencepost.machine.counting import count
 from fencepost.model import Mode, Span
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from fencepost.errors import Usage
-from fencepost.outcome import Outcome
+from fencepost.model import Outcome
 
 JOURNAL = pa.schema(
     [

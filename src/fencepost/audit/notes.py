@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.audit.engine import Engine, Row
+from fencepost.audit.engines.engine import Engine, Row
 from fencepost.audit.findings import Finding, Hop
 from fencepost.guarantee import Anomaly
 

@@ -13,7 +13,7 @@ from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import DOUBLED, LOST, Audit, Finding, Hop
 from fencepost.errors import Usage
 from fencepost.guarantee import Anomaly, Guarantee
-from fencepost.visible import visible
+from fencepost.machine.printable import visible
 
 CELLS = 200  # of a strip: each stands for a share of the partition's offsets
 MOST = 500

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from fencepost.cluster.positions import Start
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.offsets import Start
 from fencepost.spec import KafkaOptions, PipelineSpec, SourceSpec
 
 SMALL = 500_000  # offsets: up to so many are compared before Spark has started

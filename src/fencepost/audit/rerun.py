@@ -8,12 +8,12 @@ from itertools import islice
 import pyarrow as pa
 from confluent_kafka import Message
 
-from fencepost.audit.engine import Engine, Row
-from fencepost.audit.readers import read_topic
-from fencepost.consuming.columns import EventRows
+from fencepost.audit.engines.engine import Engine, Row
+from fencepost.engines.python.columns import EventRows
 from fencepost.errors import Poison, Refused
+from fencepost.kafka.topic_reader import read_topic
 from fencepost.model import Merge, Span, TopicPartition
-from fencepost.rows import PROVENANCE
+from fencepost.rows.shape import PROVENANCE
 from fencepost.sinks.postgres.columns import TOMBSTONE
 from fencepost.spec import PipelineSpec
 

@@ -12,10 +12,10 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from fencepost.audit.request import AuditRequest
 from fencepost.audit.spans import LandedSpan, starts
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.positions import Start, TopicReader, by_place
-from fencepost.cluster.topics import offsets_at, topic_facts
 from fencepost.errors import TopicRecreated
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.offsets import Start, TopicReader, by_place
+from fencepost.kafka.topics import offsets_at, topic_facts
 from fencepost.model import Span, TopicPartition
 from fencepost.sinks.postgres.reading import StoredPosition, reader, stored_positions, stored_spans
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fencepost.audit.engine import BUCKET_BITS
+from fencepost.audit.engines.engine import BUCKET_BITS
 from fencepost.audit.findings import Finding
 from fencepost.audit.sums import Bucket
 from fencepost.guarantee import Anomaly

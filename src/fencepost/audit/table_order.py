@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fencepost.model import Merge
 from fencepost.sinks.postgres.columns import Column
-from fencepost.sinks.postgres.session import Connection, table_name, translated
+from fencepost.sinks.postgres.connection import Connection, table_name, translated
 from fencepost.sinks.postgres.table import read_columns
 
 _TEXTS = ("text", "character varying")

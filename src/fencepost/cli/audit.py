@@ -14,9 +14,9 @@ from fencepost.cli.connection import Connection, connected
 from fencepost.cli.offsets import finite, parse_start
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
 from fencepost.cli.pipelines import SpecOption, local_dsn, pipeline_spec
-from fencepost.counting import count
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
+from fencepost.machine.counting import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +126,7 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     Ends with 0 when the guarantee holds, or holds for what was checked; with 1 when it is broken, with 5 when that
     cannot be decided.
     """
-    from fencepost.audit.auditing import audit as run_audit
+    from fencepost.audit.audit import audit as run_audit
     from fencepost.audit.request import EngineChoice, SinkMode
 
     request = _without_pipeline(connection, topic, sink, guarantee, journal) if topic else _of_pipeline(spec)
@@ -169,7 +169,7 @@ def _without_pipeline(
     connection: Connection, topic: str, sink: str | None, guarantee: Guarantee, journal: list[Path] | None
 ) -> AuditRequest:
     from fencepost.audit.request import AuditRequest
-    from fencepost.cluster.names import require_topic
+    from fencepost.kafka.names import require_topic
 
     require_topic(topic)
     kind, _, name = (sink or "").partition(":")
@@ -303,7 +303,7 @@ def _period(text: str) -> timedelta:
 def _go_on(request: AuditRequest, every: timedelta, output: OutputFormat) -> None:
     """Until Ctrl-C, or until the guarantee is broken."""
     from fencepost.audit.compare import Verdict
-    from fencepost.audit.running import watch
+    from fencepost.audit.watch import watch
 
     for change in watch(request, every.total_seconds()):
         if output is OutputFormat.JSON:

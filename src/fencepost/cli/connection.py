@@ -15,7 +15,7 @@ from fencepost.cli.stack import HomeOption
 from fencepost.errors import Unreachable, Usage
 
 if TYPE_CHECKING:
-    from fencepost.cluster.client import Cluster
+    from fencepost.kafka.client import Cluster
 
 _PANEL = "Connection"
 
@@ -49,7 +49,7 @@ class Connection:
 
     def kafka_settings(self) -> dict[str, str]:
         """Kafka's settings under Kafka's names: the file's, then each -X, then --bootstrap-server."""
-        from fencepost.cluster.properties import read_properties
+        from fencepost.kafka.config.properties import read_properties
 
         settings = read_properties(self.command_config) if self.command_config else {}
         settings |= pairs(self.settings or [], "-X")
@@ -62,7 +62,7 @@ class Connection:
     def open(self) -> Cluster:
         """Connect. Raises Unreachable when no broker answers, or no local stack runs where one is needed."""
         settings = self.kafka_settings()
-        from fencepost.cluster.client import Cluster
+        from fencepost.kafka.client import Cluster
 
         return Cluster(settings)
 

@@ -19,13 +19,13 @@ from fencepost.cli.connection import Connection, connected
 from fencepost.cli.offsets import parse_start
 from fencepost.cli.output import emit_json, note, say
 from fencepost.cli.pipelines import local_dsn
-from fencepost.counting import count
 from fencepost.guarantee import Guarantee
+from fencepost.machine.counting import count
 
 if TYPE_CHECKING:
-    from fencepost.consuming.events import Event
-    from fencepost.consuming.settings import ConsumerSettings
-    from fencepost.news import Left
+    from fencepost.engines.listener import Left
+    from fencepost.engines.python.events import Event
+    from fencepost.engines.python.settings import ConsumerSettings
 
 INTERRUPTED = 130
 NOT_DRAINED = 3  # others hold what is left, and do not answer for it
@@ -73,11 +73,11 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     cursor of PostgreSQL's (where libpq's variables point, or the local stack), is committed together with the position.
     Ctrl-C finishes the batch.
     """
-    from fencepost.consuming.commits import Commit
-    from fencepost.consuming.consumer import Consumption
-    from fencepost.consuming.explaining import coverage
-    from fencepost.consuming.settings import COMMITTED, ConsumerSettings, Per
-    from fencepost.transforms import FunctionName
+    from fencepost.engines.python.commits import Commit
+    from fencepost.engines.python.consumer import Consumption
+    from fencepost.engines.python.explaining import coverage
+    from fencepost.engines.python.settings import COMMITTED, ConsumerSettings, Per
+    from fencepost.rows.functions import FunctionName
 
     settings = ConsumerSettings(
         connection.kafka_settings(),
@@ -122,7 +122,7 @@ def _carry(
     """Events as they are: a pipeline of the Python engine, without a file."""
     from fencepost.cli.run_output import RunOutput
     from fencepost.errors import FencepostError, Usage
-    from fencepost.pipeline import Pipeline
+    from fencepost.run.pipeline import Pipeline
 
     if handler or (table and topics):
         raise Usage("--table takes events as they are, and alone", "leave out --handler and --to-topic")

@@ -9,7 +9,7 @@ import typer
 
 from fencepost.cli.connection import Connection, connected
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
-from fencepost.counting import count
+from fencepost.machine.counting import count
 
 app = typer.Typer(
     help="List consumer groups, and show how far they are.",
@@ -25,7 +25,7 @@ def list_(connection: Connection, output: FormatOption = OutputFormat.TEXT) -> N
     Example: fencepost group list --format json
     """
     with connection.open() as cluster:
-        from fencepost.cluster.groups import list_groups
+        from fencepost.kafka.groups import list_groups
 
         groups = list_groups(cluster)
     if output is OutputFormat.JSON:
@@ -48,7 +48,7 @@ def describe(
     Example: fencepost group describe fencepost.orders-to-postgres
     """
     with connection.open() as cluster:
-        from fencepost.cluster.groups import describe_group
+        from fencepost.kafka.groups import describe_group
 
         found = describe_group(cluster, group)
     if output is OutputFormat.JSON:

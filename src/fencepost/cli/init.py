@@ -79,7 +79,7 @@ def _write_new(texts: dict[Path, str]) -> None:
 
 
 def _prepare(path: Path | None, role: str | None, output: OutputFormat) -> None:
-    from fencepost.preparing import prepare
+    from fencepost.admin.prepare import prepare
 
     done = prepare(database_spec(path), role)
     if output is OutputFormat.JSON:

@@ -9,13 +9,13 @@ import typer
 
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
-from fencepost.counting import count
 from fencepost.errors import Usage
+from fencepost.machine.counting import count
 
 
 def status(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
     """Show where the pipeline is: position, lag and owner of each partition, the rate, and the last batch."""
-    from fencepost.status import pipeline_status
+    from fencepost.admin.status import pipeline_status
 
     found = pipeline_status(pipeline_spec(spec))
     if output is OutputFormat.JSON:

@@ -11,7 +11,7 @@ import typer
 from fencepost.errors import Usage
 
 if TYPE_CHECKING:
-    from fencepost.cluster.positions import Start
+    from fencepost.kafka.offsets import Start
 
 _LARGEST_PARTITION, _LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
 

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from fencepost.visible import visible
+from fencepost.machine.printable import visible
 
 _GAP = "  "
 

@@ -9,10 +9,10 @@ import typer
 
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
-from fencepost.counting import count
+from fencepost.machine.counting import count
 
 if TYPE_CHECKING:
-    from fencepost.planning import Plan
+    from fencepost.admin.plan import Plan
 
 
 def plan(
@@ -25,7 +25,7 @@ def plan(
     The guarantee per hop and why it holds, the settings that it sets, how rows get to the sink, where it would resume
     and how many records wait. Ends with 2 where a run would be refused.
     """
-    from fencepost.planning import plan_pipeline
+    from fencepost.admin.plan import plan_pipeline
 
     found = plan_pipeline(pipeline_spec(spec, offline), offline)
     if output is OutputFormat.JSON:

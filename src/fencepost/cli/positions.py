@@ -10,10 +10,10 @@ import typer
 from fencepost.cli.offsets import parse_start
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, note, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
-from fencepost.counting import count
+from fencepost.machine.counting import count
 
 if TYPE_CHECKING:
-    from fencepost.repositioning import Repositioning
+    from fencepost.admin.positions import Repositioning
     from fencepost.spec import PipelineSpec
 
 app = typer.Typer(help="Show where a pipeline is, or put it elsewhere.", no_args_is_help=True)
@@ -22,7 +22,7 @@ app = typer.Typer(help="Show where a pipeline is, or put it elsewhere.", no_args
 @app.command()
 def show(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
     """Show the stored position of each partition: the next offset to be read."""
-    from fencepost.standing import standing
+    from fencepost.admin.stored import standing
 
     pipeline = pipeline_spec(spec)
     rows = standing(pipeline).rows
@@ -49,7 +49,7 @@ def set_(
     Offsets (0:120,1:7) move the partitions that they name; the others stay where they are.
     It takes over: a run of the pipeline that is under way ends with 4.
     """
-    from fencepost.repositioning import propose
+    from fencepost.admin.positions import propose
 
     pipeline = pipeline_spec(spec)
     _move(pipeline, propose(pipeline, parse_start(to, "--to"), topic), yes, output)
@@ -69,8 +69,8 @@ def import_(
     A partition of which nothing is known there stays where it is, or is read from its first record. Shows what becomes
     of each, and asks.
     """
-    from fencepost.adoption import find
-    from fencepost.repositioning import propose
+    from fencepost.admin.import_positions import find
+    from fencepost.admin.positions import propose
 
     pipeline = pipeline_spec(spec)
     found = find(pipeline, origin)
@@ -80,7 +80,7 @@ def import_(
 
 
 def _move(pipeline: PipelineSpec, proposal: Repositioning, yes: bool, output: OutputFormat) -> None:
-    from fencepost.repositioning import carry_out
+    from fencepost.admin.positions import carry_out
 
     if output is OutputFormat.TEXT:
         _say(proposal)

@@ -19,8 +19,8 @@ from fencepost.guarantee import Guarantee
 if TYPE_CHECKING:
     import io
 
-    from fencepost.producing.lines import Reading
-    from fencepost.producing.sources import Source
+    from fencepost.producing.sources.lines import Reading
+    from fencepost.producing.sources.source import Source
 
 _SOURCE, _NUMBERS = "Source", "Numbered test events"
 
@@ -124,10 +124,10 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
     kafka = connection.kafka_settings()
     from fencepost.cli.produce_output import ProduceOutput
     from fencepost.producing.batches import Limits
-    from fencepost.producing.layouts import Layout
-    from fencepost.producing.lines import Reading
-    from fencepost.producing.resuming import Errand, Run
-    from fencepost.rules import Acks
+    from fencepost.producing.resume import Errand, Run
+    from fencepost.producing.sources.layouts import Layout
+    from fencepost.producing.sources.lines import Reading
+    from fencepost.rules.producer import Acks
 
     reading = Reading(Layout(layout) if layout else None, key, errors is OnError.SKIP)
     series = (name or "") if guarantee else None
@@ -151,14 +151,14 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
 def _numbers(count: int, keys: int, size: int, series: str | None) -> Source:
     """`series`: the name under which the position is kept. None: nothing is, so these are new events each time."""
     from fencepost.producing.events import new_producer_id
-    from fencepost.producing.sources import numbered_orders
+    from fencepost.producing.sources.source import numbered_orders
 
     return numbered_orders(count, keys, size, new_producer_id() if series is None else series)
 
 
 def _lines(file: str | None, reading: Reading) -> Source:
-    from fencepost.producing.files import Files
-    from fencepost.producing.piped import Piped
+    from fencepost.producing.sources.files import Files
+    from fencepost.producing.sources.piped import Piped
 
     if file is not None and file != "-":
         return Files(Path(file), reading)
@@ -168,7 +168,7 @@ def _lines(file: str | None, reading: Reading) -> Source:
 
 
 def _path_name(file: str | None) -> str:
-    from fencepost.producing.resuming import file_name
+    from fencepost.producing.resume import file_name
 
     return file_name(Path(file)) if file is not None and file != "-" else "stdin"
 
@@ -183,8 +183,8 @@ def _create_command(connection: Connection, topic: str) -> str:
 
 def _make_topic(connection: Connection, topic: str) -> None:
     """On a stack of one's own a topic is made when it is first written to; elsewhere that is somebody's decision."""
-    from fencepost.cluster.names import require_topic
-    from fencepost.cluster.topics import TopicRequest, create_topic
+    from fencepost.kafka.names import require_topic
+    from fencepost.kafka.topics import TopicRequest, create_topic
 
     require_topic(topic)
     with connection.open() as cluster:

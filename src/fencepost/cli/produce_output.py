@@ -11,15 +11,15 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from fencepost.cli.output import complain, emit_json, note, progress_console, say
-from fencepost.counting import count
 from fencepost.errors import FencepostError
 from fencepost.guarantee import Guarantee
+from fencepost.machine.counting import count
 from fencepost.producing.carrying import Carried, Carrier
-from fencepost.producing.files import Files
-from fencepost.producing.piped import Piped
-from fencepost.producing.resuming import Errand, Run
-from fencepost.producing.sources import Source
-from fencepost.rules import Acks
+from fencepost.producing.resume import Errand, Run
+from fencepost.producing.sources.files import Files
+from fencepost.producing.sources.piped import Piped
+from fencepost.producing.sources.source import Source
+from fencepost.rules.producer import Acks
 
 _SHOWN = 20  # broken lines and refused events that are named one by one
 

@@ -9,8 +9,8 @@ import typer
 from fencepost.cli.offsets import finite
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
-from fencepost.counting import count
 from fencepost.errors import Usage
+from fencepost.machine.counting import count
 
 
 def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
@@ -33,8 +33,8 @@ def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     waits, and where that is not known.
     """
     from fencepost.audit.fates import Fate
-    from fencepost.audit.receipts import find_event
-    from fencepost.audit.receipts import receipt as ask
+    from fencepost.audit.receipt import find_event
+    from fencepost.audit.receipt import receipt as ask
 
     pipeline = pipeline_spec(spec)
     if id_ is not None:

@@ -13,10 +13,10 @@ import typer
 
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, note, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
-from fencepost.counting import count
+from fencepost.machine.counting import count
 
 if TYPE_CHECKING:
-    from fencepost.news import Listener
+    from fencepost.engines.listener import Listener
 
 INTERRUPTED = 130
 NOT_DRAINED = 3  # others hold what is left, and do not answer for it
@@ -41,8 +41,8 @@ def run(
     with 3 where offsets wait in partitions of other members that nobody was seen to carry.
     """
     from fencepost.cli.run_output import RunOutput, texts
-    from fencepost.news import News, Started
-    from fencepost.pipeline import Pipeline
+    from fencepost.engines.listener import News, Started
+    from fencepost.run.pipeline import Pipeline
 
     as_json = output is OutputFormat.JSON
     listener = RunOutput(as_json)
@@ -86,7 +86,7 @@ def run(
 @contextmanager
 def _metrics(pipeline: str, where: str | None) -> Iterator[Listener]:
     """Who else hears the news."""
-    from fencepost.news import unheard
+    from fencepost.engines.listener import unheard
 
     if where is None:
         yield unheard
@@ -94,7 +94,7 @@ def _metrics(pipeline: str, where: str | None) -> Iterator[Listener]:
     from fencepost.errors import Fenced, Usage
 
     try:
-        from fencepost.metrics import Metrics, served
+        from fencepost.run.metrics import Metrics, served
     except ModuleNotFoundError as error:
         raise Usage(f"--metrics needs {error.name}", "pip install 'fencepost[metrics]'") from error
     metrics = Metrics(pipeline)

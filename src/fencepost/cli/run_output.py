@@ -7,10 +7,10 @@ from time import monotonic
 from typing import Any
 
 from fencepost.cli.output import emit_json, note, progress_console
-from fencepost.counting import count
+from fencepost.engines.listener import BatchDone, Left, News, Skipped, Started, Waiting
+from fencepost.machine.counting import count
+from fencepost.machine.printable import visible
 from fencepost.model import TopicPartition
-from fencepost.news import BatchDone, Left, News, Skipped, Started, Waiting
-from fencepost.visible import visible
 
 
 class RunOutput:

@@ -10,12 +10,12 @@ import typer
 
 from fencepost.cli.connection import Connection, connected, pairs
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
-from fencepost.counting import count
 from fencepost.errors import Usage
-from fencepost.visible import visible
+from fencepost.machine.counting import count
+from fencepost.machine.printable import visible
 
 if TYPE_CHECKING:
-    from fencepost.cluster.topics import TopicDescription
+    from fencepost.kafka.topics import TopicDescription
 
 app = typer.Typer(
     help="Make, list, describe and delete topics, on the local stack or any other cluster.",
@@ -50,8 +50,8 @@ def create(  # noqa: PLR0913  (a command's options are its parameters)
     """
     settings = pairs(config or [], "--config")
     with connection.open() as cluster:
-        from fencepost.cluster.failures import Existing
-        from fencepost.cluster.topics import TopicRequest, create_topic, describe_topic
+        from fencepost.kafka.errors import Existing
+        from fencepost.kafka.topics import TopicRequest, create_topic, describe_topic
 
         created = True
         try:
@@ -79,7 +79,7 @@ def list_(
     Example: fencepost topic list --bootstrap-server broker1:9092 --command-config client.properties
     """
     with connection.open() as cluster:
-        from fencepost.cluster.topics import list_topics
+        from fencepost.kafka.topics import list_topics
 
         topics = [one for one in list_topics(cluster) if not (exclude_internal and one.internal)]
     if output is OutputFormat.JSON:
@@ -103,7 +103,7 @@ def describe(topic: TopicArgument, connection: Connection, output: FormatOption 
     Example: fencepost topic describe orders
     """
     with connection.open() as cluster:
-        from fencepost.cluster.topics import describe_topic
+        from fencepost.kafka.topics import describe_topic
 
         found = describe_topic(cluster, topic)
     if output is OutputFormat.JSON:
@@ -140,7 +140,7 @@ def delete(
     Example: fencepost topic delete orders --yes
     """
     with connection.open() as cluster:
-        from fencepost.cluster.topics import delete_topic, describe_topic
+        from fencepost.kafka.topics import delete_topic, describe_topic
 
         found = describe_topic(cluster, topic)
         if not yes:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from time import monotonic, sleep
 
 from fencepost.audit.compare import Comparison, compare_log
-from fencepost.audit.readers import read_committed
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.topics import TopicRequest, create_topic, describe_topic
 from fencepost.demo.teller import Teller
 from fencepost.errors import Unreachable
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.topic_reader import read_committed
+from fencepost.kafka.topics import TopicRequest, create_topic, describe_topic
 from fencepost.local import Stack
-from fencepost.outcome import Outcome
+from fencepost.model import Outcome
 from fencepost.producing.sending import Event, send
 
 TOPIC = "first-steps"

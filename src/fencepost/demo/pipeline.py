@@ -11,21 +11,21 @@ from pathlib import Path
 
 import psycopg
 
-from fencepost.audit.auditing import audit
+from fencepost.audit.audit import audit
 from fencepost.audit.compare import Comparison, compare_sink
 from fencepost.audit.findings import Audit
-from fencepost.audit.readers import read_committed
 from fencepost.audit.request import of_pipeline
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.topics import TopicRequest, create_topic
 from fencepost.demo.processes import Program, program
 from fencepost.demo.teller import Teller
 from fencepost.errors import Unreachable
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.topic_reader import read_committed
+from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.machine.progress import Advance
-from fencepost.outcome import Outcome
+from fencepost.model import Outcome
 from fencepost.producing.sending import send
-from fencepost.producing.sources import orders
+from fencepost.producing.sources.source import orders
 from fencepost.spec import load
 
 TOPIC = "orders"

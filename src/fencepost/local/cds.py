@@ -13,7 +13,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from fencepost.local import kafka, ports, strays
+from fencepost.local import kafka, orphans, ports
 from fencepost.local.kafka import Runtime
 from fencepost.machine import cache, process
 from fencepost.machine.process import Program
@@ -108,7 +108,7 @@ def _whole(runtime: Runtime, archive: Path, folder: Path) -> bool:
 def _clear(folder: Path) -> None:
     """End and remove the nodes of runs that were killed here."""
     for left in folder.glob(f"{_PREFIX}*"):
-        strays.end(strays.find(left, known=()))
+        orphans.end(orphans.find(left, known=()))
         shutil.rmtree(left)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from fencepost.errors import Usage
 from fencepost.local import state
 from fencepost.local.stack import DEFAULT_HOME, Node, Stack
-from fencepost.trust import require_facts
+from fencepost.machine.trust import require_facts
 
 __all__ = ["DEFAULT_HOME", "Node", "Stack", "nearest_home", "running"]
 

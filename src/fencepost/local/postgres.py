@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.local import refuge
+from fencepost.local import postgres_as_root
 from fencepost.local.ports import HOST
 from fencepost.machine import disk
 from fencepost.machine.process import Account, Program, errand
@@ -89,10 +89,10 @@ class Server:
 
 def server(home: Path) -> Server:
     """The database of this home; its folder is made if need be."""
-    account = refuge.account()
+    account = postgres_as_root.account()
     bundled, libraries = installed()
-    programs = refuge.binaries(bundled, libraries, importlib.metadata.version(_WHEEL), account)
-    return Server(home, refuge.data_folder(home, account), programs, account)
+    programs = postgres_as_root.binaries(bundled, libraries, importlib.metadata.version(_WHEEL), account)
+    return Server(home, postgres_as_root.data_folder(home, account), programs, account)
 
 
 def installed() -> tuple[Path, Path]:

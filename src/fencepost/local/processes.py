@@ -9,16 +9,16 @@ from functools import cached_property
 from pathlib import Path
 
 from fencepost.errors import Unreachable
-from fencepost.local import cds, diagnosis, kafka, postgres, refuge, state, strays
+from fencepost.local import cds, diagnosis, kafka, orphans, postgres, postgres_as_root, state
 from fencepost.local.interrupts import held_back
 from fencepost.local.kafka import BROKERS, CONTROLLER, NODE_IDS, Runtime
+from fencepost.local.orphans import Stray
 from fencepost.local.ports import listening
 from fencepost.local.state import State
-from fencepost.local.strays import Stray
 from fencepost.machine import jars, java, process
 from fencepost.machine.process import Identity, Program
 from fencepost.machine.progress import Progress
-from fencepost.trust import believed
+from fencepost.machine.trust import believed
 
 POSTGRES = postgres.NAME
 _STOPPING = 30.0
@@ -61,7 +61,7 @@ class Processes:
 
     @cached_property
     def _accounts(self) -> set[int]:
-        return believed() | refuge.accounts()
+        return believed() | postgres_as_root.accounts()
 
     def reload(self) -> bool:
         """Read again what is remembered; False when it is there and cannot be used."""
@@ -182,9 +182,9 @@ class Processes:
     def strays(self) -> list[Stray]:
         """What runs in this home without a record."""
         known = [found for name in state.NAMES if (found := self.identity(name))]
-        return strays.find(self.home, known, refuge.existing(self.home))
+        return orphans.find(self.home, known, postgres_as_root.existing(self.home))
 
     def end_strays(self) -> None:
         if found := self.strays():
             self.progress.note(f"ending {len(found)} process(es) of {self.home} that nothing remembers")
-            strays.end(found)
+            orphans.end(found)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.local import kafka, launch, postgres, privacy, refuge, state, status
+from fencepost.local import kafka, launch, postgres, postgres_as_root, privacy, state, status
 from fencepost.local.interrupts import held_back
 from fencepost.local.kafka import BROKERS, LISTENERS, NODE_IDS, Tuning
 from fencepost.local.ports import HOST
@@ -20,7 +20,7 @@ from fencepost.local.processes import POSTGRES, Processes
 from fencepost.machine import process
 from fencepost.machine.disk import explained
 from fencepost.machine.progress import Progress, Silent
-from fencepost.trust import require_facts
+from fencepost.machine.trust import require_facts
 
 DEFAULT_HOME = ".fencepost"
 _MARKS = ("lock", "state.json")  # a folder with one of these is a stack's home
@@ -162,7 +162,7 @@ class Stack:
                 self._processes.save()
 
     def _wipe(self) -> None:
-        refuge.remove(self.home)
+        postgres_as_root.remove(self.home)
         for name in _OURS:
             path = self.home / name
             if path.is_dir():

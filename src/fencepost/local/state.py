@@ -18,7 +18,7 @@ from fencepost.local.postgres import NAME as POSTGRES
 from fencepost.machine import disk
 from fencepost.machine.process import Identity
 from fencepost.machine.progress import Progress
-from fencepost.trust import require_facts
+from fencepost.machine.trust import require_facts
 
 NAMES = (*NODE_IDS, POSTGRES)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.errors import FencepostError, Unreachable
-from fencepost.visible import visible
+from fencepost.machine.printable import visible
 
 OLDEST = 17
 _REMEDY = (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-from fencepost.visible import visible
+from fencepost.machine.printable import visible
 
 Advance = Callable[[int], None]
 """Tells a bar how much is done by now."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fencepost.producing.events import Event
-from fencepost.producing.sources import Broken, Place, Source
+from fencepost.producing.sources.source import Broken, Place, Source
 
 _TICK_SECONDS = 0.1  # a slow source's events are handed over at least this often
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.cluster.client import librdkafka_log
-from fencepost.cluster.failures import failure
-from fencepost.cluster.settings import outsider_settings
 from fencepost.errors import PositionLost, Unknown, Usage
+from fencepost.kafka.client import librdkafka_log
+from fencepost.kafka.config.settings import outsider_settings
+from fencepost.kafka.errors import failure
 from fencepost.producing.producer import Producer
-from fencepost.producing.sources import Place
+from fencepost.producing.sources.source import Place
 
 LONGEST = 4095  # bytes of metadata that a broker takes by default
 ANSWER_SECONDS = 10.0

@@ -14,13 +14,13 @@ from itertools import chain
 
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
-from fencepost.halving import bad_ones
-from fencepost.outcome import Outcome
+from fencepost.model import Outcome
 from fencepost.producing.batches import Batch, Limits, Reader
 from fencepost.producing.bookmark import Bookmark
 from fencepost.producing.events import Event
 from fencepost.producing.producer import Producer
-from fencepost.producing.sources import Place, Source
+from fencepost.producing.sources.source import Place, Source
+from fencepost.rows.bisect import bad_ones
 
 _ATTEMPTS = 5  # of one transaction; each may have waited for more than a minute
 

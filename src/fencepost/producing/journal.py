@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fencepost.errors import Usage
-from fencepost.producing.book import Settled
+from fencepost.producing.delivery_reports import Settled
 
 _HEADER = b'{"journal": 1, "topic": '  # what the first line begins with
 _LONGEST_HEADER = 64 * 1024

@@ -8,18 +8,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.names import require_topic
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Usage
 from fencepost.guarantee import Guarantee
-from fencepost.outcome import Outcome
-from fencepost.producing.book import Fate, Totals
-from fencepost.producing.client import Aborting, Client
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.config.producer import Declaration, largest_record
+from fencepost.kafka.names import require_topic
+from fencepost.kafka.producer import Aborting, Client
+from fencepost.model import Outcome
+from fencepost.producing.delivery_reports import Fate, Totals
 from fencepost.producing.events import Event, Headers, require_id
 from fencepost.producing.journal import Journal, NoJournal
-from fencepost.producing.outbox import Handle, Outbox
-from fencepost.producing.settings import Declaration, largest_record
-from fencepost.rules import Acks
+from fencepost.producing.sender import Handle, Outbox
+from fencepost.rules.producer import Acks
 
 
 class Producer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from fencepost.producing.book import Totals
+from fencepost.producing.delivery_reports import Totals
 from fencepost.producing.events import Event
 from fencepost.producing.producer import Producer
 

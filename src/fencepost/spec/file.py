@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from fencepost.errors import Usage
+from fencepost.machine.trust import require_ours
 from fencepost.spec import document
 from fencepost.spec.document import WORD, NotADocument
 from fencepost.spec.parts import (
@@ -28,7 +29,6 @@ from fencepost.spec.parts import (
     SourceSpec,
     TransformSpec,
 )
-from fencepost.trust import require_ours
 
 FILE_NAME = "fencepost.yml"
 LARGEST = 256 * 1024  # bytes

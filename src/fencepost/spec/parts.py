@@ -21,10 +21,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from fencepost.brake import Brake
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.model import Merge, Mode
+from fencepost.rules.brake import Brake
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)?", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

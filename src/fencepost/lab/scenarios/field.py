@@ -13,11 +13,11 @@ from uuid import uuid4
 
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from fencepost.audit.readers import read_in_order
-from fencepost.cluster.client import Cluster
-from fencepost.cluster.failures import Missing
-from fencepost.cluster.topics import TopicDescription, describe_topic
 from fencepost.errors import Unreachable
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.errors import Missing
+from fencepost.kafka.topic_reader import read_in_order
+from fencepost.kafka.topics import TopicDescription, describe_topic
 from fencepost.lab.proxy import Protocol, Proxy
 from fencepost.local import Stack
 from fencepost.local.ports import HOST, choose

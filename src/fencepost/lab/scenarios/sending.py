@@ -8,9 +8,9 @@ from typing import Any
 from fencepost.lab.proxy import Action, Api, Direction, Rule
 from fencepost.lab.scenarios.field import Field, door_name
 from fencepost.lab.scenarios.shown import Shown, shown
-from fencepost.outcome import Outcome
-from fencepost.producing.outbox import Handle
+from fencepost.model import Outcome
 from fencepost.producing.producer import Producer
+from fencepost.producing.sender import Handle
 
 EVENTS = 100
 WARM = b"warm"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fencepost.audit.compare import compare_log
 from fencepost.lab.scenarios.field import Field
-from fencepost.outcome import Outcome
+from fencepost.model import Outcome
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from fencepost.lab.proxy import Action, Api, Rule, RuleId
 from fencepost.lab.scenarios.field import PATIENCE, Field
 from fencepost.lab.scenarios.shown import Shown, shown
 from fencepost.machine import process
-from fencepost.outcome import Outcome
-from fencepost.producing.outbox import Handle
+from fencepost.model import Outcome
 from fencepost.producing.producer import Producer
+from fencepost.producing.sender import Handle
 
 EVENTS = 100
 LINES = 20_000

@@ -9,8 +9,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from fencepost.errors import Refused, Unreachable
-from fencepost.outcome import Outcome
-from fencepost.producing.client import Client, outcome_of
+from fencepost.kafka.producer import Client, outcome_of
+from fencepost.model import Outcome
 from fencepost.sinks.kafka.outputs import ORIGIN, Record
 
 # The driver gives the interpreter up for every record: threads that send at the same time hinder each other badly.

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.cluster.names import group_of
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.config.producer import Declaration
+from fencepost.kafka.names import group_of
 from fencepost.model import TopicPartition
-from fencepost.producing.settings import Declaration
 
 # As long as brokers allow unless told otherwise (transaction.max.timeout.ms): a slow transform must not lose its batch.
 # It costs little, because whoever takes a partition over ends what its predecessor left open at once. Only where

@@ -9,12 +9,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from fencepost.errors import Fenced, Rewound, Unreachable, Usage
+from fencepost.kafka.producer import Client
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
-from fencepost.producing.client import Client
-from fencepost.sinks.kafka import claims
-from fencepost.sinks.kafka.group import Group, Held, Stand, compare, require_end, require_start
+from fencepost.sinks.kafka import takeover
+from fencepost.sinks.kafka.fenced_producer import Seat, telling
+from fencepost.sinks.kafka.ledger import Group, Held, Stand, compare, require_end, require_start
 from fencepost.sinks.kafka.outputs import Outputs, Records, arrow_records, one_by_one
-from fencepost.sinks.kafka.seat import Seat, telling
 from fencepost.sinks.kafka.sending import Sending
 from fencepost.sinks.kafka.settings import KafkaSettings
 
@@ -83,7 +83,7 @@ class KafkaStore:
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         group = self._group(pipeline)
-        claims.require_same_topics(pipeline, group.seen(group.partitions(topic_ids)), topic_ids)
+        takeover.require_same_topics(pipeline, group.seen(group.partitions(topic_ids)), topic_ids)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
@@ -92,19 +92,19 @@ class KafkaStore:
         every = group.partitions({at.topic for at in first} | topic_ids.keys())
 
         def owned(held: Held) -> Held:
-            claims.require_ours(group.name, held)
-            claims.require_same_topics(pipeline, held, topic_ids)
+            takeover.require_ours(group.name, held)
+            takeover.require_same_topics(pipeline, held, topic_ids)
             if not held and not any(stand.is_ours for stand in self.stands(pipeline).values()):  # of no topic at all
-                claims.require_empty_targets(self.settings.kafka, pipeline, self.settings.topics)
-            epoch = claims.next_epoch(held)
+                takeover.require_empty_targets(self.settings.kafka, pipeline, self.settings.topics)
+            epoch = takeover.next_epoch(held)
             return {
-                at: claims.owned(held.get(at), offset, run, epoch, topic_ids.get(at.topic))
+                at: takeover.owned(held.get(at), offset, run, epoch, topic_ids.get(at.topic))
                 for at, offset in first.items()
             }
 
         owned(group.seen(every))  # first: a start that is refused disturbs nobody
         stands = self._claim(pipeline, first, lambda held: owned({**group.seen(set(every) - first.keys()), **held}))
-        return claims.tenure(pipeline, run, stands)
+        return takeover.tenure(pipeline, run, stands)
 
     def begin(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
@@ -127,7 +127,7 @@ class KafkaStore:
         if (held := group.glance(tenure.positions)) is not None:
             renewed(held)  # first: a run that was replaced must not disturb its successor
         stands = self._claim(tenure.pipeline, tenure.positions, renewed)
-        return replace(claims.tenure(tenure.pipeline, run, stands), epoch=tenure.epoch)
+        return replace(takeover.tenure(tenure.pipeline, run, stands), epoch=tenure.epoch)
 
     def set_positions(
         self,
@@ -145,7 +145,7 @@ class KafkaStore:
         concerned = {at for at in every if at.topic in topics} | positions.keys() | stay.keys()
 
         def moved(held: Held) -> Held:
-            epoch = claims.next_epoch({**every, **held})
+            epoch = takeover.next_epoch({**every, **held})
             others = {at: Stand(0, nobody, epoch, None, forgotten=True) for at in concerned}
             ours = {at: held[at].position if at in held and held[at].is_ours else first for at, first in stay.items()}
             wanted = {**ours, **positions}
@@ -184,9 +184,9 @@ class KafkaStore:
             self._seats[key] = Seat(self.settings.producer(name))
         return self._seats[key]
 
-    def _claim(self, pipeline: str, partitions: Iterable[TopicPartition], change: claims.Change) -> Held:
+    def _claim(self, pipeline: str, partitions: Iterable[TopicPartition], change: takeover.Change) -> Held:
         seats = {partition: self._seat_of(pipeline, partition) for partition in partitions}
-        return claims.claim(self._group(pipeline), seats, change)
+        return takeover.claim(self._group(pipeline), seats, change)
 
     # -- one batch
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from fencepost.model import Landed, TopicPartition
-from fencepost.sinks.postgres.session import Connection, statement, translated
+from fencepost.sinks.postgres.connection import Connection, statement, translated
 
 _COMMITTED = """
 SELECT coalesce(pg_catalog.sum(span.rows), 0)::bigint, coalesce(pg_catalog.sum(span.dead), 0)::bigint

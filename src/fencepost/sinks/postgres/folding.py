@@ -10,7 +10,7 @@ from datetime import timedelta
 from time import monotonic
 
 from fencepost.model import TopicPartition
-from fencepost.sinks.postgres.session import Connection, statement, transaction, translated
+from fencepost.sinks.postgres.connection import Connection, statement, transaction, translated
 
 RETENTION = timedelta(days=7)  # for how long each commit has a row of its own
 EVERY = 60.0  # seconds between two steps

@@ -9,7 +9,7 @@ from psycopg import DataError
 from psycopg.adapt import Loader
 from psycopg.types import datetime as times
 
-from fencepost.sinks.postgres.session import Connection
+from fencepost.sinks.postgres.connection import Connection
 
 _DEEPEST = 100  # brackets, beyond which JSON stays a text
 _TIMES: dict[str, type[Loader]] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from psycopg import sql
 
-from fencepost.sinks.postgres.session import Connection, table_name, translated
+from fencepost.sinks.postgres.connection import Connection, table_name, translated
 
 Rows = list[tuple[Any, ...]]
 

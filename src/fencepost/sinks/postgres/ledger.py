@@ -10,11 +10,11 @@ from uuid import UUID
 
 from psycopg import sql
 
-from fencepost.cluster.names import read_anew
 from fencepost.errors import Fenced, PositionLost, Rewound, TopicRecreated
+from fencepost.kafka.names import read_anew
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.sinks.postgres.connection import Connection, statement, table_name, translated
 from fencepost.sinks.postgres.reading import exists, has_columns
-from fencepost.sinks.postgres.session import Connection, statement, table_name, translated
 
 Held = dict[TopicPartition, tuple[int, UUID, int]]  # position, owner, epoch
 NOBODY = (0, None, 0)

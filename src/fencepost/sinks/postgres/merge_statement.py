@@ -9,7 +9,7 @@ from psycopg import sql
 
 from fencepost.model import Merge, Mode, Span
 from fencepost.sinks.postgres.columns import TOMBSTONE, Column
-from fencepost.sinks.postgres.session import table_name
+from fencepost.sinks.postgres.connection import table_name
 
 STAGE = "pg_temp.fencepost_staged"  # a temporary table of the session's own
 WINNERS = "pg_temp.fencepost_winners"  # of a transaction's own

@@ -13,15 +13,15 @@ from psycopg import sql
 
 from fencepost.errors import Refused, Unreachable
 from fencepost.model import Batch, Landed, Merge, Span, TopicPartition
-from fencepost.sinks.postgres import dead
+from fencepost.sinks.postgres import dead_letters
+from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import TOMBSTONE, Column
+from fencepost.sinks.postgres.connection import Connection, table_name, transaction, translated
 from fencepost.sinks.postgres.constraints import check_deferred
-from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import STAGE, MergeStatement
+from fencepost.sinks.postgres.new_keys import BY_INDEX, Sieve
 from fencepost.sinks.postgres.own_session import begin
 from fencepost.sinks.postgres.poison import MOST, begin_anew, find_poison, find_staged_poison, poison_of
-from fencepost.sinks.postgres.session import Connection, table_name, transaction, translated
-from fencepost.sinks.postgres.sieve import BY_INDEX, Sieve
 
 # Somebody else was in the way: another partition with the same new key, or with the same keys in another order.
 CONFLICTS = (
@@ -110,7 +110,7 @@ class Merging:
 
     def _checked(self, rows: Iterator[pa.RecordBatch], partition: TopicPartition) -> Iterator[pa.RecordBatch]:
         for part in rows:
-            if dead.are_dead(part):
+            if dead_letters.are_dead(part):
                 self._letters.append(part)
             elif part.num_rows:
                 require_keys(self._merge, part, partition)
@@ -151,7 +151,7 @@ class Merging:
         except Refused as refusal:
             raise self._named(connection, batch, refusal) from refusal.__cause__
         for letters in self._letters:
-            Copier(connection, dead.table_for(self._table), dead.COLUMNS).copy(letters)
+            Copier(connection, dead_letters.table_for(self._table), dead_letters.COLUMNS).copy(letters)
         return Landed(self._rows, sum(letters.num_rows for letters in self._letters))
 
     def _take_fresh(self, connection: Connection, fresh: pa.RecordBatch, batch: Batch[Any]) -> bool:

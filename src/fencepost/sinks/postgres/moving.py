@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 from psycopg import sql
 
-from fencepost.counting import count
 from fencepost.errors import Poison, Refused, Unreachable
+from fencepost.machine.counting import count
 from fencepost.model import Batch, Landed, Span, TopicPartition
-from fencepost.sinks.postgres import dead
+from fencepost.sinks.postgres import dead_letters
+from fencepost.sinks.postgres.binary_copy import Copier
+from fencepost.sinks.postgres.connection import Connection, table_name, translated
 from fencepost.sinks.postgres.constraints import check_deferred
-from fencepost.sinks.postgres.copying import Copier
 from fencepost.sinks.postgres.merge_statement import offsets_in
 from fencepost.sinks.postgres.merging import TRIES, Merging
 from fencepost.sinks.postgres.poison import begin_anew, find_staged_poison
 from fencepost.sinks.postgres.repeated import is_unique, not_there, untold
-from fencepost.sinks.postgres.session import Connection, table_name, translated
 from fencepost.sinks.postgres.stage import ATTEMPT, Attempt, Counts, Stage
 
 Part = tuple[TopicPartition, Span]
@@ -85,7 +85,7 @@ def move(connection: Connection, batch: Batch[Staged]) -> Landed:
     except Refused as refusal:
         raise _named(connection, batch, refusal) from refusal.__cause__
     for letters in staged.letters.values():
-        Copier(connection, dead.table_for(staged.stage.table), dead.COLUMNS).copy(letters)
+        Copier(connection, dead_letters.table_for(staged.stage.table), dead_letters.COLUMNS).copy(letters)
     return Landed(staged.rows, sum(letters.num_rows for letters in staged.letters.values()))
 
 

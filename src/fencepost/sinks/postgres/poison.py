@@ -12,13 +12,13 @@ import pyarrow as pa
 from psycopg import sql
 
 from fencepost.errors import Poison, Refused
-from fencepost.halving import bad_ones
 from fencepost.model import Span, TopicPartition
-from fencepost.sinks.postgres.copying import BEFORE_COPY, Copier
+from fencepost.rows.bisect import bad_ones
+from fencepost.sinks.postgres.binary_copy import BEFORE_COPY, Copier
+from fencepost.sinks.postgres.connection import Connection, translated
 from fencepost.sinks.postgres.own_session import begin
 from fencepost.sinks.postgres.probing import Prober
 from fencepost.sinks.postgres.repeated import is_unique
-from fencepost.sinks.postgres.session import Connection, translated
 
 MOST = 100  # that are named at once, where the run stops for one
 

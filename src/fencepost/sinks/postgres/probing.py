@@ -6,8 +6,8 @@ import pyarrow as pa
 from psycopg import generators
 
 from fencepost.errors import Refused
+from fencepost.sinks.postgres.binary_copy import Copier, encoder_for
 from fencepost.sinks.postgres.constraints import check_deferred
-from fencepost.sinks.postgres.copying import Copier, encoder_for
 
 _BEGIN, _KEEP, _UNDO = b"SAVEPOINT probe;", b"RELEASE probe; SAVEPOINT probe;", b"ROLLBACK TO probe;"
 

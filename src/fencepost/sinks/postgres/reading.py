@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from fencepost.model import Span, TopicPartition
-from fencepost.sinks.postgres.session import (
+from fencepost.sinks.postgres.connection import (
     KEEPALIVE,
     Connection,
     look_first_in_catalog,

@@ -13,9 +13,9 @@ from psycopg import sql
 
 from fencepost.errors import Refused, Repeated
 from fencepost.model import TopicPartition
+from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import Column
-from fencepost.sinks.postgres.copying import Copier
-from fencepost.sinks.postgres.session import Connection, table_name, translated
+from fencepost.sinks.postgres.connection import Connection, table_name, translated
 
 AGAIN = "fencepost_again"  # a temporary table of the transaction's own
 PLACE = ("_topic", "_partition", "_offset", "_n")

@@ -18,11 +18,11 @@ from psycopg import pq, sql
 
 from fencepost.errors import Refused, Unreachable, Usage
 from fencepost.model import Merge, TopicPartition
+from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import TOMBSTONE, Column
-from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.connection import Connection, short_hash, table_name, transaction, translated
 from fencepost.sinks.postgres.merging import require_keys
 from fencepost.sinks.postgres.poison import MOST, find_poison
-from fencepost.sinks.postgres.session import Connection, short_hash, table_name, transaction, translated
 
 ATTEMPT = Column("_fencepost_attempt", "bigint")
 Counts = Counter[TopicPartition | None]  # rows by where they came from; None where they do not know

@@ -15,16 +15,16 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from fencepost.errors import FencepostError, Refused, Rewound, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Merge, Span, Tenure, TopicPartition
-from fencepost.sinks.postgres import dead, ledger, writers
+from fencepost.sinks.postgres import dead_letters, ledger, writers
+from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import Column
-from fencepost.sinks.postgres.copying import Copier
+from fencepost.sinks.postgres.connection import Connection, connect, mark_as_writer, transaction
 from fencepost.sinks.postgres.folding import RETENTION, Folder
 from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.moving import Staged
 from fencepost.sinks.postgres.poison import MOST, begin_anew, find_poison
 from fencepost.sinks.postgres.reading import stored_positions
 from fencepost.sinks.postgres.repeated import find_repeated, is_unique, knows_place, untold
-from fencepost.sinks.postgres.session import Connection, connect, mark_as_writer, transaction
 from fencepost.sinks.postgres.stage import drop_stages
 
 T = TypeVar("T")
@@ -227,9 +227,9 @@ class PostgresStore:
         rows = aside = 0
         try:
             for part in batch.rows:
-                if dead.are_dead(part):
+                if dead_letters.are_dead(part):
                     copier.settle()
-                    Copier(connection, dead.table_for(self._settings.table), dead.COLUMNS).copy(part)
+                    Copier(connection, dead_letters.table_for(self._settings.table), dead_letters.COLUMNS).copy(part)
                     aside += part.num_rows
                 elif part.num_rows:
                     copier.send(part)

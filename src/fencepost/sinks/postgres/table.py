@@ -9,7 +9,7 @@ from psycopg import sql
 
 from fencepost.errors import Usage
 from fencepost.sinks.postgres.columns import Column, columns_for, match_columns
-from fencepost.sinks.postgres.session import Connection, table_name, translated
+from fencepost.sinks.postgres.connection import Connection, table_name, translated
 
 _COLUMNS = """
 SELECT attname, pg_catalog.format_type(atttypid, atttypmod),

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from fencepost.errors import FencepostError, Refused, Unreachable
 from fencepost.model import Tenure
-from fencepost.sinks.postgres.session import Connection, statement, table_name, translated, writer_name
+from fencepost.sinks.postgres.connection import Connection, statement, table_name, translated, writer_name
 
 PATIENCE = 5.0  # seconds for somebody else's transaction to end: a healthy one takes milliseconds
 _LOOK_EVERY = 0.1

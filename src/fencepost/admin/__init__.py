@@ -1,0 +1,1 @@
+"""What is done beside a run: plan, status, positions, preparing a database."""

@@ -1,0 +1,303 @@
+"""What a run would do, said without moving anything: the guarantee hop by hop, the settings, the face, the start."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from fencepost.admin.stored import Standing, standing
+from fencepost.guarantee import Guarantee
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.offsets import TopicReader
+from fencepost.kafka.topics import topic_facts, topic_id_and_partitions
+from fencepost.model import Merge, Mode, TopicPartition
+from fencepost.rows.shape import Preview
+from fencepost.rules.findings import Finding, require
+from fencepost.rules.producer import Acks, producer_footing
+from fencepost.rules.reader import reader_findings
+from fencepost.rules.sinks import Face, choose_face, merge_findings, require_key, require_letters, sink_findings
+from fencepost.rules.topics import loop_findings, topic_findings
+from fencepost.sinks.kafka.capabilities import TRAITS as KAFKA
+from fencepost.sinks.kafka.outputs import require_columns
+from fencepost.sinks.postgres import dead_letters
+from fencepost.sinks.postgres.capabilities import TRAITS as POSTGRES
+from fencepost.sinks.postgres.columns import columns_for
+from fencepost.sinks.postgres.connection import WRITER_SETTINGS
+from fencepost.sinks.postgres.reading import reader
+from fencepost.sinks.postgres.repeated import PLACE
+from fencepost.sinks.postgres.table import fit_columns, require_temporary, unique_indexes
+from fencepost.spec import EngineName, KafkaOptions, PipelineSpec, SinkFormat
+
+TRAITS = {SinkFormat.POSTGRES: POSTGRES, SinkFormat.KAFKA: KAFKA}
+
+READER_WHY = {
+    Guarantee.AT_MOST_ONCE: "each partition's position moves first and its rows are written then; a retry finds it "
+    "moved and skips",
+    Guarantee.AT_LEAST_ONCE: "each partition's rows are written first and its position moves then; a crash between "
+    "repeats the span",
+    Guarantee.EXACTLY_ONCE: "each partition's rows and its position are committed in one transaction, by "
+    "compare-and-set under its owner's token",
+}
+DIRECT_WHY = {
+    EngineName.SPARK: "every node of the plan keeps Kafka's partitions apart: one task is one partition and one "
+    "transaction",
+    EngineName.PYTHON: "one batch is one partition's and one transaction; further runs of the same file share the "
+    "partitions out",
+}
+STAGED_WHY = {
+    Guarantee.AT_MOST_ONCE: "a batch's rows are staged; all its positions move first and the rows are moved then; "
+    "after a crash between the batch is skipped",
+    Guarantee.AT_LEAST_ONCE: "a batch's rows are staged and moved first, and all its positions move then; a crash "
+    "between repeats the batch",
+    Guarantee.EXACTLY_ONCE: "a batch's rows are staged; then the driver moves them and all its positions in one "
+    "transaction, by compare-and-set under its owner's token",
+}
+OWN_EFFECTS = (
+    "your function runs again after a crash or an error: what it returns is covered, what it does elsewhere (a call, "
+    "a file, another database) is not"
+)
+
+NO_PROVENANCE = (
+    "the rows will not know where they came from (the transform drops _from, or provenance is off): "
+    "the audit can check spans and rows per span, but not which record is missing"
+)
+
+
+ANY_OF_A_KEY = (
+    "the rows of a batch come in no order and do not know where they came from: of several rows of one key any may "
+    "win; carry _from, or max(_from), or give order_by"
+)
+PARTITIONS_ADDED = (
+    "a topic has more partitions than when it was read last: a key may go to another one now, and across partitions "
+    "the later commit wins; give order_by where that matters"
+)
+
+
+@dataclass(frozen=True)
+class HopPlan:
+    """One part of the way."""
+
+    hop: str
+    why: str  # the guarantee holds there
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that `fencepost plan` says."""
+
+    pipeline: str
+    guarantee: str
+    engine: str
+    hops: list[HopPlan]
+    settings: Mapping[str, str]
+    face: str
+    face_why: str
+    columns: Mapping[str, str]
+    target: str
+    target_exists: bool | None = None  # None: not looked at
+    resume: Mapping[str, int] | None = None
+    waiting: int | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
+    """Raises what a run would raise before its first batch. Offline it looks at the file and the transform only."""
+    require(spec.guarantee, [*reader_findings(spec.reader_settings), *_loops(spec)])
+    seen = trial(spec)
+    merge = spec.sink.options.merge
+    traits = TRAITS[spec.sink.format]
+    require_key(merge, seen.columns.names, seen.provenance)
+    require(spec.guarantee, [*sink_findings(traits), *merge_findings(merge, seen.provenance)])
+    if spec.brake is not None:
+        require_letters(traits, seen.provenance)
+    face = choose_face(traits, seen.wide_node)
+    plan = Plan(
+        pipeline=spec.name,
+        guarantee=spec.guarantee.value,
+        engine=spec.engine.value,
+        hops=_hops(spec, merge, face),
+        settings={**seen.settings, **_writer_settings(spec)},
+        face="direct" if face is Face.PARTITION else "staged",
+        face_why=DIRECT_WHY[spec.engine] if face is Face.PARTITION else staged_why(seen.wide_node),
+        columns=_columns(spec, seen.columns),
+        target=spec.sink.options.name,
+        warnings=_warnings(seen, merge, face),
+    )
+    return plan if offline else _against_the_world(spec, plan, seen.columns)
+
+
+def staged_why(node: str | None) -> str:
+    return (
+        f"{node} mixes Kafka's partitions or may stop early: tasks copy rows into a stage, and the driver moves them "
+        "into the table, all of the batch or nothing"
+    )
+
+
+def _warnings(seen: Preview, merge: Merge | None, face: Face) -> list[str]:
+    warnings = [] if seen.provenance else [NO_PROVENANCE]
+    if seen.within_batch:
+        warnings.append(
+            f"{seen.within_batch} sees the records of one batch only, and a batch ends where it happens to end: the "
+            "rows of two batches are not put together"
+        )
+    upsert = merge is not None and merge.mode is Mode.UPSERT and not merge.order_by
+    if upsert and face is Face.TABLE and not seen.provenance:
+        warnings.append(ANY_OF_A_KEY)
+    return warnings
+
+
+def trial(spec: PipelineSpec) -> Preview:
+    """What the engine makes of the transform. Raises Usage where it does not fit the source."""
+    if spec.engine is EngineName.PYTHON:
+        from fencepost.engines.python.preview import preview as in_python
+
+        return in_python(spec)
+    from fencepost.engines.spark.preview import preview as on_spark
+
+    return on_spark(spec)
+
+
+def _hops(spec: PipelineSpec, merge: Merge | None, face: Face) -> list[HopPlan]:
+    function = spec.transform is not None and spec.transform.sql is None
+    gone = "stop the run" if spec.source.fail_on_data_loss else "are gone over, and counted"
+    return [
+        HopPlan("topic to reader", f"only committed records are read; records that are gone {gone}"),
+        *([HopPlan("transform", OWN_EFFECTS)] if function else []),
+        HopPlan("reader to sink", (READER_WHY if face is Face.PARTITION else STAGED_WHY)[spec.guarantee]),
+        *([HopPlan("rows of one key", merge_why(merge, spec.guarantee))] if merge else []),
+        HopPlan("bad records", _bad_records(spec)),
+    ]
+
+
+def _bad_records(spec: PipelineSpec) -> str:
+    if spec.brake is None:
+        return "one that cannot be decoded, cast or stored stops the run, with its offset; its batch does not land"
+    return f"put aside into {dead_letters.table_for(spec.sink.options.name)}, with their batch; {spec.brake.rule}"
+
+
+def _writer_settings(spec: PipelineSpec) -> dict[str, str]:
+    if spec.sink.format is SinkFormat.POSTGRES:
+        return {f"postgresql {name}": value for name, value in WRITER_SETTINGS.items()}
+    footing = producer_footing(Guarantee.EXACTLY_ONCE, Acks.QUORUM)
+    return {f"producer {one.name}": one.value for one in footing if one.value}
+
+
+def _columns(spec: PipelineSpec, columns: pa.Schema) -> dict[str, str]:
+    if spec.sink.format is SinkFormat.POSTGRES:
+        return {column.name: column.type for column in columns_for(columns)}
+    require_columns(columns.names)
+    return {column.name: str(column.type) for column in columns}
+
+
+def merge_why(merge: Merge, guarantee: Guarantee) -> str:
+    """Which row a key ends with, and which duplicates are covered by that."""
+    key = ", ".join(merge.key)
+    covered = "this covers what a producer sent twice under one key" + (
+        ", and what the pipeline itself repeats after a crash" if guarantee is Guarantee.AT_LEAST_ONCE else ""
+    )
+    if merge.mode is Mode.DEDUPE:
+        return f"the first event of a ({key}) to land keeps the row; {covered}; not the same event under another key"
+    newest = f"highest {merge.order_by}, then the highest offset," if merge.order_by else "highest offset"
+    across = "" if merge.order_by else ", across partitions the later commit"
+    deletes = "; an event without a value deletes the row of its key" if merge.deletes else ""
+    return f"the {newest} of a ({key}) has the row{across}{deletes}; {covered}; triggers still see every write"
+
+
+def _moved(spec: PipelineSpec, stored: Collection[TopicPartition], now: Iterable[TopicPartition]) -> list[str]:
+    merge, topics = spec.sink.options.merge, {at.topic for at in stored}
+    added = any(at.topic in topics and at not in stored for at in now)
+    return [PARTITIONS_ADDED] if added and merge and merge.mode is Mode.UPSERT and not merge.order_by else []
+
+
+def _other_topics(spec: PipelineSpec, stored: Standing) -> Iterator[str]:
+    read = {row.topic for row in stored.rows}
+    for topic in stored.taken_out(spec):
+        yield f"topic {topic} was read before and is not in the file any more: its positions are kept, and wait"
+    for topic in spec.source.origins if read else ():
+        if topic not in read:
+            yield f"topic {topic} has not been read before: it begins as source.start says"
+
+
+FLAWS = {
+    Guarantee.AT_MOST_ONCE: "may lack records",
+    Guarantee.AT_LEAST_ONCE: "may hold records twice",
+    Guarantee.EXACTLY_ONCE: "are each record once",
+}
+
+
+def _changed(now: Guarantee, before: Guarantee | None) -> list[str]:
+    if before in (None, now):
+        return []
+    there = f"the rows that are there {FLAWS[before]}, and changing the word does not mend them"
+    return [f"it ran under {before} until now: the position is kept, {there}; those that come from now on {FLAWS[now]}"]
+
+
+def _limited(spec: PipelineSpec, plan: Plan) -> Iterator[str]:
+    """What it means to add rows to a table that may refuse one because of another."""
+    options = spec.sink.options
+    if isinstance(options, KafkaOptions) or options.merge or not plan.target_exists:
+        return
+    with reader(options.dsn or "") as connection:
+        names = unique_indexes(connection, options.table)
+    if not names:
+        return
+    said = f"mode: append into a table with a unique index ({', '.join(names)}): a second row of a key is a bad record"
+    if spec.guarantee is not Guarantee.AT_LEAST_ONCE:
+        yield f"{said}; nothing else comes twice under {spec.guarantee}"
+    elif set(PLACE) <= plan.columns.keys():
+        yield f"{said}; rows that are there already after a crash, the same in every column, are left out"
+    else:
+        yield f"{said}, and so are the rows that are there already after a crash: use mode: dedupe"
+
+
+def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Plan:
+    """Where it would resume and how much waits there, and whether the target fits."""
+    with Cluster(spec.kafka) as cluster:
+        topic = TopicReader(cluster, *spec.source.origins)
+        fitting, exists = _target(spec, cluster, columns)
+        stored = standing(spec)
+        stored.require_same(spec.name, topic.topic_ids)
+        resume = topic.positions(stored.positions, spec.source.start, skip_gone=not spec.source.fail_on_data_loss)
+        ends = topic.ends(resume)
+        facts = [facts for name in _topics(spec) if (facts := topic_facts(cluster, name))]
+    limits = [finding for each in facts for finding in topic_findings(each)]
+    plan = replace(plan, columns=fitting, target_exists=exists)
+    return replace(
+        plan,
+        resume={str(partition): position for partition, position in sorted(resume.items())},
+        waiting=sum(max(end - resume[at], 0) for at, end in ends.items()),
+        warnings=[
+            *plan.warnings,
+            *_limited(spec, plan),
+            *_moved(spec, stored.positions, resume),
+            *_other_topics(spec, stored),
+            *_changed(spec.guarantee, stored.guarantee),
+            *(f"{finding.reason}: {finding.remedy}" for finding in limits),
+        ],
+    )
+
+
+def _loops(spec: PipelineSpec) -> Iterator[Finding]:
+    options = spec.sink.options
+    return loop_findings(spec.source.origins, options.targets if isinstance(options, KafkaOptions) else ())
+
+
+def _topics(spec: PipelineSpec) -> list[str]:
+    """Those on which it depends that nothing is lost: what it reads, and what it writes."""
+    options = spec.sink.options
+    return [*spec.source.origins, *(options.targets if isinstance(options, KafkaOptions) else ())]
+
+
+def _target(spec: PipelineSpec, cluster: Cluster, columns: pa.Schema) -> tuple[dict[str, str], bool]:
+    """Its columns, and whether it is there. Raises Usage where it does not fit, or must be there and is not."""
+    options = spec.sink.options
+    if isinstance(options, KafkaOptions):
+        for name in options.targets:
+            topic_id_and_partitions(cluster, name)
+        return _columns(spec, columns), True
+    with reader(options.dsn or "") as connection:
+        require_temporary(connection, options.key)
+        fitting, exists = fit_columns(connection, options.table, columns, options.key)
+    return {column.name: column.type for column in fitting}, exists

@@ -1,0 +1,333 @@
+"""The audit: journal against log, the log by itself, log against sink; each hop is blamed for its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Protocol
+
+from psycopg import sql
+
+from fencepost.audit.engines.engine import Engine
+from fencepost.audit.engines.relations import put_nothing_dead, put_ranges, zoned
+from fencepost.audit.findings import Audit, Hop
+from fencepost.audit.journal import Journal, read_journals
+from fencepost.audit.journal_to_log import check_log, compare_log, doubled_in_log
+from fencepost.audit.keyed import BY_KEY, make_expected
+from fencepost.audit.log_to_sink import PLACES, Question, Ranges, by_id, compare_sides
+from fencepost.audit.request import AuditRequest, EngineChoice, SinkMode
+from fencepost.audit.scope import Scope, committed_ends, drained, find_scope
+from fencepost.audit.spans import breaks, earlier_topics
+from fencepost.audit.table_order import read_order
+from fencepost.errors import FencepostError, Usage
+from fencepost.guarantee import Anomaly
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.errors import NotLetIn
+from fencepost.machine.counting import count
+from fencepost.model import Mode, Span
+from fencepost.sinks.postgres import dead_letters
+from fencepost.sinks.postgres.connection import table_name, translated
+from fencepost.sinks.postgres.reading import exists, has_columns, pages, reader
+from fencepost.sinks.postgres.table import located
+from fencepost.spec import PipelineSpec
+
+PROVENANCE = ("_topic", "_partition", "_offset", "_n")
+ROWS_PER_SPAN = "spans without gaps, and the number of rows that they say were written"
+
+
+class Loader(Protocol):
+    """Makes relations out of topics and tables, for its engine."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    def topics(
+        self, name: str, topics: Sequence[str], ranges: Ranges | None, *, committed: bool = True, id_: str = ""
+    ) -> None: ...
+
+    def table(self, name: str, dsn: str, query: str, pages: int = 0, /) -> None: ...
+
+    def expected(self, topics: Sequence[str], ranges: Ranges, condition: str) -> None: ...
+
+    def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None: ...
+
+
+def audit(request: AuditRequest, patience: float | None = None) -> Audit:
+    """Raises Usage and NotLetIn; whatever else goes wrong leaves the verdict open, and never passes for a good one."""
+    try:
+        waited = patience is None or drained(request, patience)
+        found = audit_scope(request, find_scope(request))
+    except (Usage, NotLetIn):
+        raise
+    except FencepostError as error:
+        return Audit(request.guarantee, "", [], undecided=str(error))
+    if not waited:
+        found.undecided = f"the pipeline did not drain within {patience:g} s"
+    return found
+
+
+def audit_scope(request: AuditRequest, scope: Scope) -> Audit:
+    """One audit of what is in scope, on the engine that fits its size."""
+    with _loader(request, request.chosen(scope.offsets)) as loader:
+        return audit_with(request, scope, loader)
+
+
+def audit_with(request: AuditRequest, scope: Scope, loader: Loader) -> Audit:
+    journal = read_journals(request.journals) if request.journals else None
+    hops = list(_Auditor(request, scope, loader, journal).hops())
+    nowhere = "" if scope.positions or not request.pipeline else f"no position is stored for {request.pipeline!r}"
+    return Audit(request.guarantee, loader.engine.name, hops, scope.partitions(), nowhere)
+
+
+@contextmanager
+def _loader(request: AuditRequest, choice: EngineChoice) -> Iterator[Loader]:
+    if choice is EngineChoice.PYTHON:
+        from fencepost.audit.engines.duckdb import open_duck
+        from fencepost.audit.engines.relations import PythonLoader
+
+        with open_duck() as duck:
+            yield PythonLoader(duck, request.kafka, payload=request.payload is not None)
+    else:
+        from fencepost.audit.engines.spark import SparkLoader, open_spark
+
+        with open_spark(", ".join(request.topics), request.spark) as spark:
+            yield SparkLoader(spark, request.kafka, headers=True, source=request.source)
+
+
+class _Auditor:
+    def __init__(self, request: AuditRequest, scope: Scope, loader: Loader, journal: Journal | None) -> None:
+        self._request = request
+        self._scope = scope
+        self._loader = loader
+        self._journal = journal
+        self._engine = loader.engine
+        self._id = "value" if journal and journal.ids_are_values else ""
+
+    def hops(self) -> Iterator[Hop]:
+        put_ranges(self._engine, self._scope.ranges)
+        put_nothing_dead(self._engine)
+        yield self._first_hop(self._journal) if self._journal is not None else self._log_by_itself()
+        if self._request.table is not None or self._request.sink_topic is not None:
+            yield self._last_hop()
+
+    def _first_hop(self, journal: Journal) -> Hop:
+        """What the sender was told; and what its events' headers say."""
+        self._engine.put("journal", journal.table())
+        self._loader.topics("log", self._request.topics, self._scope.whole, id_=self._id)
+        missing = Anomaly.UNDECIDED if self._scope.forgets else Anomaly.LOST_BEFORE_LOG
+        hop = compare_log(self._engine, self._request.most, lambda: self._read_raw(None), missing)
+        hop.facts["ignored_lines"] = journal.ignored
+        by_itself = self._checked_log()
+        hop.blame(by_itself)
+        hop.facts |= by_itself.facts
+        return hop
+
+    def _log_by_itself(self) -> Hop:
+        """Nobody declared what the sender promised: what it repeated or reordered is told, and not judged."""
+        hop = self._checked_log()
+        doubled_in_log(self._engine, hop, self._request.most)
+        hop.only_say(Anomaly.DOUBLED_IN_LOG, Anomaly.REORDERED_IN_LOG)
+        return hop
+
+    def _checked_log(self) -> Hop:
+        self._loader.topics("log", self._request.topics, self._scope.ranges, id_=self._id)
+        return check_log(self._engine, self._request.most)
+
+    def _read_raw(self, ranges: Ranges | None) -> None:
+        if ranges is not None:  # what a sink claims may lie outside of the topic
+            known = self._scope.ranges
+            ranges = {at: span for at, span in ranges.items() if at in known}
+        self._loader.topics("raw", self._request.topics, ranges, committed=False, id_=self._id)
+
+    def _last_hop(self) -> Hop:
+        hop = self._compared(provenance=self._load_sink())
+        if self._request.sink_topic is not None:  # a table has no order, a topic has
+            hop.blame(check_log(self._engine, self._request.most, "landed", Anomaly.REORDERED_IN_SINK))
+        hop.add(breaks(self._scope.spans, self._scope.positions))
+        hop.facts["waiting"] = sum(self._scope.waiting(at) for at in self._scope.ranges)
+        hop.not_checked += self._left_out()
+        return hop
+
+    def _compared(self, provenance: bool) -> Hop:
+        if self._by_id() and self._request.merged is not None:
+            return Hop("log to sink", BY_KEY, undecided="rows of one key are compared by provenance: leave --id away")
+        if self._by_id():
+            return self._by_ids()
+        if not provenance:
+            return self._rows_per_span()
+        if self._request.merged is not None:
+            return self._of_keys(self._request.merged)
+        return compare_sides(self._engine, self._question())
+
+    def _by_ids(self) -> Hop:
+        """Events that have none are not compared: then nothing can be said about the whole."""
+        hop = compare_sides(self._engine, self._question())
+        (log,), (sink,) = (
+            self._engine.rows(f"SELECT count(*) - count(id) AS nameless FROM {relation}")
+            for relation in ("log", "sink")
+        )
+        if log["nameless"] or sink["nameless"]:
+            hop.undecided = (
+                f"without an id: {count(log['nameless'], 'record')} of the log, {sink['nameless']:,} of the sink"
+            )
+        return hop
+
+    def _of_keys(self, spec: PipelineSpec) -> Hop:
+        """Upsert and dedupe of a pipeline: its transform is run again, to see which event of each key has the row."""
+        options, merge = spec.postgres, spec.postgres.merge
+        if merge is None:
+            raise Usage(f"pipeline {spec.name!r} does not merge rows", "leave --mode away")
+        with reader(options.dsn or "") as connection:
+            order = read_order(connection, options.table, merge)
+        if order.reason:
+            return Hop("log to sink", BY_KEY, undecided=order.reason)
+        self._engine.keep("found", "SELECT topic, part, pos, id, n, payload, zone FROM sink")
+        (rows,) = self._engine.rows("SELECT count(*) AS rows FROM found WHERE zone = 'older'")  # all of it is read now
+        try:
+            self._loader.outputs(spec, self._carried())  # up to an end that lies behind every row
+            aside = make_expected(self._engine, merge, order.bytewise or len(spec.source.origins) == 1)
+        except FencepostError as error:
+            return Hop("log to sink", BY_KEY, undecided=f"which events must have a row is not known: {error}")
+        forgotten = self._scope.compacted or (rows["rows"] > 0 and self._scope.forgets)
+        plain = merge.mode is Mode.UPSERT and not merge.order_by  # the newest event of a key is not forgotten first
+        question = replace(
+            self._question(made=True),
+            missing=Anomaly.UNDECIDED if forgotten and not plain else Anomaly.LOST_BEFORE_SINK,
+            nowhere=Anomaly.UNDECIDED if self._scope.compacted else Anomaly.PHANTOM,
+        )
+        hop = compare_sides(self._engine, question)
+        hop.checked = BY_KEY
+        if aside:
+            hop.facts["unsettled_keys"] = aside
+        return hop
+
+    def _carried(self) -> Ranges:
+        """From where each partition began to be carried, up to its end now."""
+        begun = self._scope.carried
+        with Cluster(self._request.kafka) as cluster:
+            ends = committed_ends(cluster, list(self._scope.ends))
+        first = {at: max(start, begun.get(at, start)) for at, start in self._scope.first.items()}
+        return {at: Span(first[at], max(first[at], end)) for at, end in ends.items() if at in first}
+
+    def _left_out(self) -> Iterator[str]:
+        """What of the log and the sink is not compared though it could be, or not in full."""
+        request = self._request
+        if request.since is not None or request.until is not None:
+            yield "records outside of --from and --to"
+
+    def _by_id(self) -> bool:
+        return bool(self._request.id_column or self._request.sink_topic)
+
+    def _question(self, made: bool = False) -> Question:
+        """`made`: `expected` is there already, and each of its events must have a row."""
+        request = self._request
+        narrowed = made or self._make_expected()
+        filters = request.spec is not None and request.spec.transform is not None
+        return Question(
+            by_id(self._engine) if self._by_id() else PLACES,
+            self._read_raw,
+            () if self._by_id() or narrowed else self._scope.spans,  # of its rows a commit may have kept some only
+            self._scope.ranges,
+            compacted=self._scope.compacted,
+            nothing_is_filtered=bool(request.expect),
+            unexpected=Anomaly.DOUBLED_IN_SINK if narrowed else None,
+            payload=request.payload is not None,
+            most=request.most,
+            earlier=() if self._by_id() else earlier_topics(self._scope.spans),
+            missing=Anomaly.UNDECIDED if self._by_id() and filters and not request.expect else Anomaly.LOST_BEFORE_SINK,
+        )
+
+    def _make_expected(self) -> bool:
+        """`expected`: the events that must have a row. Says whether others of the log are superseded by them.
+
+        Without a pipeline a key is Kafka's, and lives in one partition.
+        """
+        mode, request = self._request.mode, self._request
+        named = "id IS NOT NULL" if self._by_id() else "TRUE"
+        if request.expect:
+            self._loader.expected(request.topics, self._scope.ranges, request.expect)
+            return False
+        if mode is SinkMode.APPEND:
+            self._engine.view("expected", f"SELECT * FROM log WHERE {named}")
+            return False
+        which = "DESC" if mode is SinkMode.UPSERT else "ASC"
+        alive = "NOT tombstone" if request.deletes else "TRUE"
+        self._engine.view(
+            "expected",
+            "SELECT topic, part, pos, id, key, intact, payload FROM (SELECT *, row_number() OVER "
+            f"(PARTITION BY topic, part, key ORDER BY pos {which}) AS place FROM log) AS ordered "
+            f"WHERE place = 1 AND {alive} AND {named}",
+        )
+        return True
+
+    def _load_sink(self) -> bool:
+        """`sink` and `dead`. Says whether the rows know where they came from."""
+        request, zone = self._request, "CASE WHEN id IS NULL THEN 'nameless' ELSE 'in' END AS zone"
+        if request.sink_topic is not None:
+            self._loader.topics("landed", [request.sink_topic], None, id_=self._id)
+            self._engine.view("sink", f"SELECT topic, part, pos, id, 0 AS n, payload, {zone} FROM landed")
+            return False
+        table, dsn = request.table or "", request.dsn or ""
+        with reader(dsn) as connection:
+            if not exists(connection, *table.split(".")):
+                raise Usage(f"there is no table {table!r}", "has the pipeline run?")
+            place = located(connection, table)
+            provenance = has_columns(connection, table, *PROVENANCE)
+            for column in filter(None, (request.id_column, request.payload)):
+                if not has_columns(connection, table, column):
+                    raise Usage(f"table {table!r} has no column {column!r}")
+            query, size = _rows(request, place, provenance).as_string(connection), pages(connection, place)
+            aside = exists(connection, *dead_letters.table_for(place).split("."))
+            dead_query = _dead(dead_letters.table_for(place)).as_string(connection)
+        self._loader.table("landed", dsn, query, size)
+        by_id_ = f"SELECT topic, part, pos, id, n, payload, {zone} FROM landed"
+        self._engine.view("sink", by_id_ if request.id_column else zoned("landed"))
+        if aside:
+            self._loader.table("dead", dsn, dead_query)
+        return provenance
+
+    def _rows_per_span(self) -> Hop:
+        """Rows that do not know where they came from can only be counted, against what commits say that they wrote."""
+        hop = Hop("log to sink", ROWS_PER_SPAN)
+        if self._request.mode is not SinkMode.APPEND:
+            hop.undecided = (
+                f"rows that do not know where they came from: with {self._request.mode} their number is no help"
+            )
+            return hop
+        hop.not_checked = ["which events the rows are of: they do not know, so only their number was compared"]
+        with reader(self._request.dsn or "") as connection, translated("count the rows"):
+            count = sql.SQL("SELECT pg_catalog.count(*) FROM {}").format(table_name(self._request.table or ""))
+            (rows,) = connection.execute(count).fetchone() or (0,)
+        said = [landed.rows for landed in self._scope.spans]
+        if not said or None in said:
+            raise Usage(
+                f"the rows of {self._request.table!r} do not know where they came from, and nothing says how many "
+                "were written",
+                "compare them by an id: --id COLUMN; or carry the column _from through the transform",
+            )
+        hop.landed, hop.expected = int(rows), sum(count for count in said if count is not None)
+        hop.totals[Anomaly.LOST_BEFORE_SINK] = max(hop.expected - hop.landed, 0)
+        hop.totals[Anomaly.DOUBLED_IN_SINK] = max(hop.landed - hop.expected, 0)
+        return hop
+
+
+def _rows(request: AuditRequest, table: str, provenance: bool) -> sql.Composed:
+    nowhere = "NULL::pg_catalog.text AS topic, NULL::integer AS part, NULL::bigint AS pos"
+    known = "_topic::pg_catalog.text AS topic, _partition::integer AS part, _offset::bigint AS pos"
+    place, number = (known, "_n::integer") if provenance else (nowhere, "0")
+    id_: sql.Composable = sql.SQL("NULL")
+    payload: sql.Composable = sql.SQL("NULL")
+    if request.id_column:
+        place, number, id_ = nowhere, "0", sql.Identifier(request.id_column)
+    if request.payload:
+        payload = sql.SQL("pg_catalog.md5({})").format(sql.Identifier(request.payload))
+    text = "SELECT {place}, {id}::pg_catalog.text AS id, {n} AS n, {payload}::pg_catalog.text AS payload FROM {table}"
+    return sql.SQL(text).format(
+        place=sql.SQL(place), id=id_, n=sql.SQL(number), payload=payload, table=table_name(table)
+    )
+
+
+def _dead(table: str) -> sql.Composed:
+    columns = sql.SQL('topic, partition AS part, "offset" AS pos, NULL::pg_catalog.text AS id')
+    return sql.SQL("SELECT {} FROM {}").format(columns, table_name(table))

@@ -1,0 +1,1 @@
+"""Where an audit's comparisons are computed, and how the relations get there."""

@@ -1,0 +1,131 @@
+"""The audit's relations for the python engine: records through librdkafka, rows through ADBC, both as Arrow.
+
+log   topic, part, pos, id, key, intact, payload, tombstone     one row per record
+sink  topic, part, pos, id, n, payload, zone         one row per row; zone "in" where it is compared
+dead  topic, part, pos, id
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+from confluent_kafka import Message
+from psycopg import conninfo
+
+from fencepost.audit.engines.duckdb import DuckEngine
+from fencepost.audit.engines.engine import Engine, table
+from fencepost.audit.log_to_sink import RANGE, Ranges
+from fencepost.errors import Unreachable, Usage
+from fencepost.kafka.topic_reader import read_topic
+from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Span, TopicPartition
+from fencepost.sinks.postgres.reading import reader
+from fencepost.spec import PipelineSpec
+
+LOG = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("part", pa.int32()),
+        ("pos", pa.int64()),
+        ("id", pa.string()),
+        ("key", pa.binary()),
+        ("intact", pa.bool_()),  # does the value have the checksum in its header? null without such a header
+        ("payload", pa.string()),
+        ("tombstone", pa.bool_()),  # it has no value
+    ]
+)
+AT_ONCE = 50_000
+
+
+class PythonLoader:
+    """Fills the relations from Kafka and PostgreSQL into DuckDB."""
+
+    def __init__(self, engine: DuckEngine, kafka: Mapping[str, str], payload: bool = True) -> None:
+        self.engine = engine
+        self._kafka = kafka
+        self._payload = payload  # is it compared? else it need not be hashed
+
+    def topics(
+        self, name: str, topics: Sequence[str], ranges: Ranges | None, *, committed: bool = True, id_: str = ""
+    ) -> None:
+        """Topics' records as a relation. `id_`: take the value or the key for the event's id."""
+        each = (read_topic(self._kafka, topic, ranges, committed=committed) for topic in topics)
+        messages = chain.from_iterable(each)
+        batches = []
+        while rows := [_row(message, id_, self._payload) for message in islice(messages, AT_ONCE)]:
+            columns = list(zip(*rows, strict=True))
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, LOG, strict=True)]
+            batches.append(pa.RecordBatch.from_arrays(arrays, schema=LOG))
+        self.engine.put(name, pa.Table.from_batches(batches, schema=LOG))
+
+    def table(self, name: str, dsn: str, query: str, _pages: int = 0) -> None:
+        """A query's rows as a relation."""
+        try:
+            with adbc.connect(_among_its_own(dsn)) as connection, connection.cursor() as cursor:
+                cursor.execute(query)
+                self.engine.put(name, cursor.fetch_arrow_table())
+        except adbc.Error as error:
+            raise Unreachable(f"PostgreSQL could not be read: {error}") from error
+
+    def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None:
+        """`outputs`: what the pipeline's transform makes of these records, twice. Raises Usage, Refused."""
+        from fencepost.audit.rerun import require_same, rerun, sums_of
+
+        aside = {(row["topic"], row["part"], row["pos"]) for row in self.engine.rows("SELECT * FROM dead")}
+        self.engine.put("outputs", rerun(spec, ranges, aside))
+        if spec.transform is not None and spec.postgres.merge is not None:
+            before = sums_of(self.engine, "outputs", spec.postgres.merge)
+            self.engine.put("outputs", rerun(spec, ranges, aside))
+            require_same(before, sums_of(self.engine, "outputs", spec.postgres.merge))
+
+    def expected(self, _topics: Sequence[str], _ranges: Ranges, _condition: str) -> None:
+        raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")
+
+
+def _among_its_own(dsn: str) -> str:
+    """The driver asks PostgreSQL for its types in words that somebody could have given another meaning in `public`."""
+    with reader(dsn) as connection:
+        return conninfo.make_conninfo(dsn, options=f"{connection.info.options} -c search_path=pg_catalog".strip())
+
+
+def _row(message: Message, id_: str, payload: bool) -> tuple[Any, ...]:
+    value: bytes = message.value() or b""
+    headers = dict(message.headers() or ())
+    checksum = headers.get(EVENT_CHECKSUM)
+    return (
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        _text(value if id_ == "value" else message.key() if id_ == "key" else headers.get(EVENT_ID)),
+        message.key(),
+        None if checksum is None else f"{zlib.crc32(value):08x}" == _text(checksum),
+        hashlib.md5(value, usedforsecurity=False).hexdigest() if payload else None,
+        message.value() is None,
+    )
+
+
+def _text(value: bytes | str | None) -> str | None:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def put_ranges(engine: Engine, ranges: Mapping[TopicPartition, Span]) -> None:
+    engine.put("ranges", table(RANGE, [(*at, span.start, span.end) for at, span in ranges.items()]))
+
+
+def put_nothing_dead(engine: Engine) -> None:
+    kinds = {"topic": pa.string(), "part": pa.int32(), "pos": pa.int64(), "id": pa.string()}
+    engine.put("dead", table(kinds, []))
+
+
+def zoned(relation: str) -> str:
+    """A sink's rows with whether they are compared: not beyond the position, and not older than the log."""
+    return (
+        "SELECT s.*, CASE WHEN r.topic IS NULL OR (s.pos >= r.first AND s.pos < r.until) THEN 'in' "
+        "WHEN s.pos >= r.until THEN 'ahead' ELSE 'older' END AS zone "
+        f"FROM {relation} s LEFT JOIN ranges r ON s.topic = r.topic AND s.part = r.part"
+    )

@@ -1,0 +1,135 @@
+"""An audit that goes on. Where each event has a row of its own that knows its place, only what is new is compared.
+
+Everywhere else (upsert, dedupe, ids, rows that are only counted) a new event changes what must be there for an older
+one, and each round is a whole audit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from fencepost.audit.audit import PROVENANCE, audit_scope
+from fencepost.audit.compare import Verdict
+from fencepost.audit.findings import Audit, Hop
+from fencepost.audit.request import AuditRequest, SinkMode
+from fencepost.audit.scope import Scope, find_scope
+from fencepost.errors import FencepostError, Usage
+from fencepost.guarantee import Anomaly
+from fencepost.kafka.errors import NotLetIn
+from fencepost.machine.counting import count
+from fencepost.model import Span, TopicPartition
+from fencepost.sinks.postgres.reading import exists, has_columns, reader
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is known after a round that differs from what was known before."""
+
+    at: datetime
+    verdict: Verdict
+    compared: int  # rows, since the beginning
+    waiting: int
+    totals: Mapping[Anomaly, int]
+    undecided: str = ""
+    not_checked: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "at": self.at.isoformat(timespec="seconds"),
+            "verdict": self.verdict.value,
+            "landed": self.compared,
+            "waiting": self.waiting,
+            "anomalies": {code.value: count for code, count in sorted(self.totals.items()) if count},
+            "undecided": self.undecided or None,
+            "not_checked": list(self.not_checked),
+        }
+
+    def line(self) -> str:
+        found = (
+            ", ".join(f"{code} {count:,}" for code, count in sorted(self.totals.items()) if count) or "nothing found"
+        )
+        aside = f"; undecided: {self.undecided}" if self.undecided else ""
+        aside += "".join(f"; not checked: {one}" for one in self.not_checked)
+        return (
+            f"{self.at:%H:%M:%S}  {self.verdict}: {count(self.compared, 'row')} compared, {found}, "
+            f"{count(self.waiting, 'offset')} to go{aside}"
+        )
+
+    def says_the_same_as(self, other: Change | None) -> bool:
+        return other is not None and replace(self, at=other.at) == other
+
+
+def watch(request: AuditRequest, every: float) -> Iterator[Change]:
+    """Rounds for as long as somebody asks for the next; only those that change something are told."""
+    rounds = Rounds(request)
+    told: Change | None = None
+    while True:
+        change = rounds.next()
+        if not change.says_the_same_as(told):
+            told = change
+            yield change
+        time.sleep(every)
+
+
+class Rounds:
+    """Remembers up to where was compared, and what was found, what was left open and what was not checked."""
+
+    def __init__(self, request: AuditRequest) -> None:
+        self._request = request
+        self._reached: dict[TopicPartition, int] = {}
+        self._known = Hop("", "")
+        self._open: list[str] = []  # why hops of earlier rounds are undecided
+
+    def next(self) -> Change:
+        try:
+            adds_up = _adds_up(self._request)
+            scope = find_scope(self._request)
+            found = audit_scope(self._request, self._new(scope) if adds_up else scope)
+        except (Usage, NotLetIn):
+            raise
+        except FencepostError as error:
+            return self._change(0, str(error))
+        if not adds_up:
+            self._known, self._open = Hop("", ""), []
+        self._learn(found)
+        self._reached = {at: span.end for at, span in scope.ranges.items()}
+        return self._change(sum(scope.waiting(at) for at in scope.ranges), found.undecided)
+
+    def _new(self, scope: Scope) -> Scope:
+        """What lies beyond the last round, and the last span before it, to which the next must connect."""
+        ranges = {
+            at: Span(max(span.start, min(self._reached.get(at, span.start), span.end)), span.end)
+            for at, span in scope.ranges.items()
+        }
+        spans = [one for one in scope.spans if one.span.end >= self._reached.get(one.partition, 0)]
+        return replace(scope, ranges=ranges, spans=spans)
+
+    def _learn(self, found: Audit) -> None:
+        """What a round leaves open stays open: it is not compared again."""
+        known = self._known
+        known.totals += found.totals
+        known.landed += found.hops[-1].landed if found.hops else 0
+        reasons = [f"{hop.name}: {hop.undecided}" for hop in found.hops if hop.undecided]
+        self._open = list(dict.fromkeys([*self._open, *reasons]))
+        known.undecided = "; ".join(self._open)
+        known.not_checked = list(dict.fromkeys([*known.not_checked, *found.not_checked]))
+
+    def _change(self, waiting: int, undecided: str) -> Change:
+        """`undecided`: why this round did not come to an end; the next may."""
+        known = self._known
+        verdict = Audit(self._request.guarantee, "", [known], undecided=undecided).verdict
+        said = "; ".join(filter(None, (undecided, known.undecided)))
+        totals, left = dict(known.totals), tuple(known.not_checked)
+        return Change(datetime.now(UTC), verdict, known.landed, waiting, totals, said, left)
+
+
+def _adds_up(request: AuditRequest) -> bool:
+    """Is what was found right of a part right for ever, whatever comes behind it?"""
+    if request.table is None or request.id_column or request.mode is not SinkMode.APPEND:
+        return False
+    with reader(request.dsn or "") as connection:
+        return exists(connection, *request.table.split(".")) and has_columns(connection, request.table, *PROVENANCE)

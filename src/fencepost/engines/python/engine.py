@@ -1,0 +1,165 @@
+"""The Python engine of a pipeline: one process, a member of the pipeline's own consumer group.
+
+Start it several times, and the group shares the partitions out: each owns the positions of those that it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from threading import Event
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+from confluent_kafka import Consumer
+
+from fencepost.delivery import Observer
+from fencepost.engines.listener import BatchDone, Listener, Started, Waiting
+from fencepost.engines.python.columns import EventRows
+from fencepost.engines.python.member import Member
+from fencepost.engines.python.mirroring import GroupMirror
+from fencepost.engines.python.offset_store import Aside, Keeper
+from fencepost.engines.python.settings import ConsumerSettings
+from fencepost.engines.python.sink_offset_store import Carriage, Store, StoreKeeper
+from fencepost.engines.python.target import Target, open_target
+from fencepost.errors import Unreachable, Usage
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.names import group_of
+from fencepost.kafka.offsets import TopicReader
+from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.rules.brake import Brake
+from fencepost.spec import PipelineSpec
+
+MOST_RECORDS = 50_000  # in memory at once, of all partitions
+LOOK_SECONDS = 1.0  # between two looks at the topic: is it the same, and where does it end?
+MIRROR_SECONDS = 1.0
+
+
+@dataclass
+class PythonEngine:
+    """Carries a pipeline's batches in this process; its ledger is the sink itself."""
+
+    spec: PipelineSpec
+    settings: ConsumerSettings
+    topic: TopicReader
+    target: Target
+    ledger: Store
+    stop: Event
+    see: Observer
+    brake: Brake | None = None
+
+    def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """None yet: a member takes over what its group gives it."""
+        if stored:
+            self.ledger.require_same(self.spec.name, self.topic_ids())
+            skip = self.settings.skip_gone
+            self.topic.positions(stored, self.spec.source.start, skip)  # raises where records are gone
+        return {}
+
+    def topic_ids(self) -> Mapping[str, str]:
+        return self.topic.topic_ids
+
+    def landed(self, _runs: Collection[UUID], _first: Mapping[TopicPartition, int]) -> Landed | None:
+        return None  # every batch that landed was told of
+
+    def carry(self, tenure: Tenure, once: bool, report: Listener) -> None:
+        progress = _Progress(self.topic, report)
+        carriage = Carriage(
+            self.spec.guarantee,
+            self.target.open_store,
+            self.target.make_rows,
+            tenure.run,
+            brake=self.brake,
+            took=progress.took,
+            landed=progress.landed,
+            skipped=report,
+        )
+
+        def keeper(consumer: Consumer, topic: TopicReader, aside: Aside) -> Keeper:
+            mirror = GroupMirror(consumer, MIRROR_SECONDS) if self.target.mirrored else None
+            progress.mirror = mirror
+            return StoreKeeper(self.settings, carriage, topic, aside, mirror)
+
+        def wait(trouble: str) -> None:
+            report(Waiting(trouble, None))
+
+        done = Member(self.settings, keeper, self.stop, self.see, lambda _: None, wait).run(once)
+        if done.left is not None:
+            report(done.left)
+
+
+@dataclass
+class _Progress:
+    """What a member did, told as batches; now and then with a look at the topic."""
+
+    topic: TopicReader
+    report: Listener
+    batches: int = 0
+    standing: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    looked: float = 0.0
+    mirror: GroupMirror | None = None
+
+    def took(self, tenure: Tenure) -> None:
+        self.standing.update(tenure.positions)
+        self.report(Started(tenure.run, tenure.epoch, tenure.positions))
+
+    def landed(self, batch: Batch[Any], landed: Landed) -> None:
+        place, span = batch.only_span()
+        self.standing[place] = span.end
+        self._look()
+        lag = sum(max(self.ends[at] - position, 0) for at, position in self.standing.items() if at in self.ends)
+        already = int(landed.already)
+        self.report(
+            BatchDone(
+                self.batches,
+                {place: span.end},
+                span.end - span.start,
+                landed.rows,
+                landed.dead,
+                already,
+                lag=lag,
+                complaint=self.mirror.complaint if self.mirror else "",
+            )
+        )
+        self.batches += 1
+
+    def _look(self) -> None:
+        if monotonic() - self.looked < LOOK_SECONDS:
+            return
+        try:
+            self.topic.require_same()
+            self.ends = self.topic.ends(self.standing)
+        except Unreachable:
+            pass  # what landed has landed: only the display suffers
+        self.looked = monotonic()
+
+
+@contextmanager
+def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[PythonEngine]:
+    """Check what can be checked before an event moves, cheapest first."""
+    if "bootstrap.servers" not in spec.kafka:
+        raise Usage("the pipeline does not say where Kafka is", "start one with `fencepost up`")
+    rows = EventRows.of(spec)
+    settings = consumer_settings(spec)
+    with Cluster(spec.kafka) as cluster:
+        topic = TopicReader(cluster, *spec.source.origins)
+        target = open_target(spec, rows)
+        with closing(target.open_store()) as ledger:
+            yield PythonEngine(spec, settings, topic, target, ledger, stop, see, spec.brake)
+
+
+def consumer_settings(spec: PipelineSpec) -> ConsumerSettings:
+    return ConsumerSettings(
+        spec.kafka,
+        spec.source.origins[0],
+        group_of(spec.name),
+        spec.guarantee,
+        start=spec.source.start,
+        batch=min(spec.batch.records, MOST_RECORDS),
+        skip_gone=not spec.source.fail_on_data_loss,
+        also=spec.source.origins[1:],
+        pipeline=spec.name,
+    )

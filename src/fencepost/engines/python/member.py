@@ -1,0 +1,419 @@
+"""One member of a consumer group: it reads, processes, commits, and gives partitions away in good order.
+
+The batch in hand is processed in a thread of its own while the group is still talked to, so that a slow handler does
+not cost the membership. All of the group's callbacks run inside `poll`, in the thread of `run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Event as Flag
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as DriverPartition
+
+from fencepost.delivery import Observer
+from fencepost.engines.listener import Left
+from fencepost.engines.python.drained import Goal, Others, holders, is_listed
+from fencepost.engines.python.events import by_partition, place_of, unread
+from fencepost.engines.python.group_consumer import GroupConsumer
+from fencepost.engines.python.offset_store import Aside, Keeper, Messages
+from fencepost.engines.python.settings import ConsumerSettings, Per
+from fencepost.errors import (
+    Fenced,
+    FencepostError,
+    PositionLost,
+    RecordsGone,
+    Rewound,
+    Unknown,
+    Unreachable,
+    Usage,
+)
+from fencepost.guarantee import Guarantee
+from fencepost.kafka.client import Cluster, librdkafka_log
+from fencepost.kafka.errors import failure, is_missing
+from fencepost.kafka.offsets import TopicReader, before_the_start, beyond_the_end
+from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
+
+POLL_SECONDS = 0.2
+FENCED_SECONDS = 30.0
+PATIENCE_SECONDS = 1.0  # work that is done by then is not worth a pause, which throws away what was read ahead
+GLANCE_SECONDS = 0.05
+CLOSE_SECONDS = 20.0
+ANSWER_SECONDS = 0.002  # until the next look whether a commit was answered
+
+
+@dataclass
+class Consumed:
+    """What a member did."""
+
+    events: int = 0
+    batches: int = 0
+    given_up: int = 0  # batches whose partitions went away before they were done
+    positions: dict[TopicPartition, int] = field(default_factory=dict)  # behind what was taken; the store knows more
+    left: Left | None = None  # waits in partitions of other members, when it was to end
+
+    def __add__(self, other: Consumed) -> Consumed:
+        return Consumed(
+            self.events + other.events,
+            self.batches + other.batches,
+            self.given_up + other.given_up,
+            {**self.positions, **other.positions},
+            other.left,
+        )
+
+
+class Member:
+    """Made for one run."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        make_keeper: Callable[[GroupConsumer, TopicReader, Aside], Keeper],
+        stop: Flag,
+        see: Observer,
+        seen: Callable[[Consumed], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._seen = seen
+        self._tell = tell
+        self._worker = ThreadPoolExecutor(1, "handler")
+        self._batch: Batch[Messages] | None = None  # in hand
+        self._in_hand: Future[Any] | None = None  # the work on it, while that is done
+        self._owned: set[TopicPartition] = set()
+        self._ends: dict[TopicPartition, int] = {}  # where the last of its records was, as far as we know
+        self._early: Messages = []  # came while a batch was in hand
+        self._next: dict[TopicPartition, int] = {}  # what the next batch of each partition begins with
+        self._paused = False
+        self._joined = False  # the group has given it partitions, or none
+        self._goal: Goal | None = None  # of the whole group, for a member that ends
+        self._others: Others | None = None  # who may not reach it
+        self._replaced: Fenced | None = None
+        self._fenced_since: float | None = None
+        self.done = Consumed()
+        with ExitStack() as opened:  # closes what there is when the next thing fails
+            self._cluster = opened.enter_context(Cluster(settings.kafka))
+            self._topic = topic = TopicReader(self._cluster, *settings.topics)
+            self._consumer = self._open_consumer()
+            opened.callback(self._consumer.close_within, CLOSE_SECONDS)
+            self._keeper = make_keeper(self._consumer, topic, Aside(stop, self._patiently, see, self._hear))
+            opened.pop_all()
+
+    def _open_consumer(self) -> GroupConsumer:
+        try:
+            return GroupConsumer(self._settings.librdkafka(), self._answered, librdkafka_log)
+        except KafkaException as error:
+            raise Usage(f"the consumer's settings are wrong: {error.args[0].str()}") from error
+
+    def _answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
+        self._keeper.answered(error, partitions)
+
+    # -- the loop
+
+    def run(self, once: bool = False) -> Consumed:
+        """Until stopped, or (once) until every partition that it owns is at its end; of none, until the group's are.
+
+        Of some, the others' too, unless they are seen to carry theirs, or do not for as long as a session lasts: the
+        rest is then in `left`.
+        Raises HandlerFailed, RecordsGone, Unreachable; Fenced when a static member was replaced by another of its name.
+        A batch whose partitions went away meanwhile is given up.
+        """
+        try:
+            self._consumer.subscribe(
+                list(self._settings.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+            )
+            if once:
+                self._goal = Goal(self._topic, self._keeper.stands, self._listed)
+                self._others = Others(self._goal, self._holders, self._settings.session_seconds, self._tell)
+            while not self._stop.is_set() and not (once and self._drained()):
+                self._carry(self._read())
+                if self._replaced is not None:
+                    raise self._replaced
+        finally:
+            self._leave()
+        if self._others is not None and not self._stop.is_set():
+            self.done.left = self._others.left
+        return self.done
+
+    def _drained(self) -> bool:
+        """Every partition that it owns was read to where it ended, and the others are in good hands, or hopeless."""
+        if not self._owned:
+            return self._goal is not None and self._goal.reached(self._joined)
+        read = all(at in self._ends and self._next[at] >= self._ends[at] for at in self._owned)
+        if not read or self._early or self._keeper.waiting():
+            return False
+        return self._others is None or self._others.decided(self._owned)
+
+    def _listed(self) -> bool:
+        return is_listed(self._cluster, self._settings.group, self._consumer.memberid())
+
+    def _holders(self) -> Mapping[TopicPartition, str]:
+        return holders(self._cluster, self._settings.group)
+
+    def _leave(self) -> None:
+        """Give the partitions back, and leave the group."""
+        try:
+            with suppress(FencepostError):  # whatever is wrong, the member leaves
+                self._hear_while(lambda: self._consumer.under_way > 0)
+                if "group.instance.id" not in self._settings.kafka:  # a static member stays, and its partitions with it
+                    self._consumer.unsubscribe()
+                    self._hear_while(lambda: bool(self._owned) or self._consumer.is_member())
+            self._consumer.close_within(CLOSE_SECONDS)  # calls `_revoked` if nothing did before
+        finally:
+            with self._cluster:
+                self._worker.shutdown(wait=True)
+                self._keeper.close()
+
+    def _hear_while(self, condition: Callable[[], bool]) -> None:
+        """Until commits are answered, which must not arrive behind the last one; until `_revoked` was called and the
+        group was told."""
+        deadline = monotonic() + self._settings.revoke_seconds
+        while condition() and self._replaced is None and monotonic() < deadline:
+            self._hear()
+
+    def _read(self) -> Messages:
+        if self._paused:
+            self._resume()
+        messages, self._early = self._early, []
+        room = self._settings.batch - len(messages)
+        if room > 0:
+            messages += self._records(self._consumer.consume(room, 0 if messages else POLL_SECONDS))
+        return messages
+
+    def _records(self, messages: Messages) -> Messages:
+        """What of it is records; the rest tells of ends and of trouble."""
+        records = [message for message in messages if message.error() is None]
+        if len(records) < len(messages):
+            for message in messages:
+                if (error := message.error()) is not None:
+                    self._told(message, error)
+        return records
+
+    def _told(self, message: Message, error: KafkaError) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._ends[TopicPartition(message.topic() or "", message.partition() or 0)] = message.offset() or 0
+        else:
+            self._trouble(message, error)
+
+    def _trouble(self, message: Message, error: KafkaError) -> None:
+        if error.code() == KafkaError._FATAL and "group.instance.id" in self._settings.kafka:
+            self._replaced = Fenced(
+                f"group {self._settings.group!r}: another process has our group.instance.id ({error.str()})",
+                "give each process one of its own",
+            )
+            return  # told by `run`, not in the middle of a batch
+        if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+            raise self._out_of_range(TopicPartition(message.topic() or "", message.partition() or 0))
+        if isinstance(found := failure(error, f"group {self._settings.group!r}", ""), Usage) and not is_missing(error):
+            raise found
+        if error.fatal() or not error.retriable():
+            raise Unreachable(f"topic {message.topic() or self._settings.topic!r}: {error.str()}", "see the brokers")
+
+    def _out_of_range(self, place: TopicPartition) -> FencepostError:
+        first, end = self._topic.bounds([place])
+        stored = {place: self._next.get(place, 0)}
+        if stored[place] < first[place]:
+            return RecordsGone(*before_the_start(stored, first, self._keeper.set_command))
+        if stored[place] > end[place]:
+            return PositionLost(*beyond_the_end(stored, end, self._keeper.set_command))
+        return Unreachable(f"{place}: its leader does not have the records from {stored[place]} on", "see the brokers")
+
+    # -- a batch
+
+    def _carry(self, messages: Messages) -> None:
+        batches = list(self._batches(messages))
+        if not batches:
+            self._delivered(self._keeper.catch_up, [])
+        for number, batch in enumerate(batches):
+            place, span = batch.only_span()
+            if self._next.get(place) != span.start:
+                continue  # asked back since it was read
+            self._batch = batch
+            if not self._delivered(partial(self._keeper.deliver, batch), batches[number:]):
+                return
+            self._count(batch)
+
+    def _delivered(self, deliver: Callable[[], Landed], batches: list[Batch[Messages]]) -> bool:
+        """False: the first of these batches and what waited before it were not processed, and are read again.
+
+        Trouble without an answer ends the member: what it sent may still arrive, until the group has another one.
+        """
+        try:
+            landed = deliver().rows
+            self.done.events += landed
+            if landed:  # one that is only under way may be fenced yet
+                self._fenced_since = None
+        except Fenced as trouble:
+            if isinstance(trouble, Rewound) and trouble.takeover_lost:
+                raise  # the group says anew whose partitions these are
+            self.done.given_up += 1
+            if not self._keeper.processed_though_fenced:
+                self._require_not_for_long()
+                self._go_back(batches)
+                return False
+            # processed: a later commit covers it, or its next owner repeats it
+        finally:
+            self._batch = None
+        return True
+
+    def _require_not_for_long(self) -> None:
+        """The group tells a member that was replaced soon. Who is fenced and still its owner has a rival elsewhere."""
+        now = monotonic()
+        self._fenced_since = self._fenced_since or now
+        if now - self._fenced_since > FENCED_SECONDS:
+            raise Fenced(
+                f"group {self._settings.group!r}: another owner moves the positions of partitions that are ours",
+                "see whether something else carries under the same name",
+            )
+
+    def _count(self, batch: Batch[Messages]) -> None:
+        self.done.batches += 1
+        place, span = batch.only_span()
+        self.done.positions[place] = span.end
+        if place in self._next:
+            self._next[place] = span.end
+        self._seen(self.done)
+
+    def _batches(self, messages: Messages) -> Iterable[Batch[Messages]]:
+        """Each from where the one before ended: offsets may be missing between (markers, compaction), events not."""
+        nobody = Tenure(self._settings.group, uuid4(), 0, {})
+        groups = by_partition(messages)
+        for place in sorted({*groups, *self._ends} & self._next.keys()):  # the others were asked back since
+            start = self._next[place]
+            new = unread(groups[place], start) if place in groups else []
+            for part, end in self._parts(new, max(start, self._ends.get(place, 0))):
+                if end > start:
+                    yield Batch({place: Span(start, end)}, part, nobody)
+                start = end
+
+    def _parts(self, messages: Messages, known_end: int) -> Iterable[tuple[Messages, int]]:
+        """What is processed at once, and where it ends; the last one goes over the markers behind it."""
+        size = 1 if self._settings.per is Per.RECORD else max(len(messages), 1)
+        for at in range(0, max(len(messages), 1), size):
+            part = messages[at : at + size]
+            end = (part[-1].offset() or 0) + 1 if part else known_end
+            yield part, max(end, known_end) if at + size >= len(messages) else end
+
+    def _patiently(self, work: Callable[[], Any]) -> Any:
+        """Run the work in its own thread; when it takes long, poll meanwhile, with nothing to be read.
+
+        Commits stay in this thread: a synchronous one beside a poll is never answered.
+        """
+        self._in_hand = self._worker.submit(work)
+        try:
+            with suppress(NotYet):
+                self._in_hand.exception(PATIENCE_SECONDS)
+            if not self._in_hand.done():
+                self._poll_meanwhile(self._in_hand)
+            return self._in_hand.result()
+        finally:
+            self._in_hand = None
+
+    def _poll_meanwhile(self, work: Future[Any]) -> None:
+        self._pause()
+        while not work.done():
+            message = self._consumer.poll(GLANCE_SECONDS)
+            if message is not None:
+                self._early += self._records([message])
+        self._resume()
+
+    def _hear(self) -> None:
+        """Let the group and its answers come through. What is read meanwhile waits, but no more than a batch."""
+        if len(self._early) >= self._settings.batch and not self._paused:
+            self._pause()
+        message = self._consumer.poll(ANSWER_SECONDS)
+        if message is not None:
+            self._early += self._records([message])
+
+    def _pause(self) -> None:
+        self._consumer.pause(_driver(self._owned))
+        self._paused = True
+
+    def _resume(self) -> None:
+        self._consumer.resume(_driver(self._owned))
+        self._paused = False
+
+    def _go_back(self, batches: list[Batch[Messages]]) -> None:
+        """The first one was not processed, nor what waited: they are read again from where their positions stand."""
+        back = self._keeper.waiting() | set(batches[0].spans if batches else ())
+        waiting = [message for other in batches for message in other.rows] + self._early
+        self._early = [message for message in waiting if place_of(message) not in back]
+        for place in back:
+            self._ends.pop(place, None)
+            if place in self._next:  # still ours, as far as we know
+                self._next[place] = self._keeper.position(place)
+                self._consumer.seek(DriverPartition(place.topic, place.partition, self._next[place]))
+
+    # -- the group
+
+    def _assigned(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+        self._joined = True
+        new = _ours(partitions)
+        if not new:
+            return
+        starts = self._keeper.take(sorted(new))
+        self._fenced_since = None
+        self._owned |= new
+        self._next |= starts
+        if self._settings.incremental:
+            consumer.incremental_assign(_driver(starts))
+        else:
+            consumer.assign(_driver(starts))
+        # Said of each one: the driver keeps a partition paused that goes, and it is paused when it comes back.
+        (consumer.pause if self._paused else consumer.resume)(_driver(new))
+
+    def _revoked(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+        """Asked back: finish the batch in hand or give it up; then everything that is done is committed."""
+        gone = _ours(partitions)
+        early = self._settings.guarantee is Guarantee.AT_MOST_ONCE  # an older batch than this one may be in hand
+        concerned = early or (self._batch is not None and set(self._batch.spans) & gone)
+        finished = self._finished_in_time() if concerned else None
+        with suppress(Fenced, Unknown, Unreachable):  # at worst their next owner reads them again
+            self._keeper.give_back(gone, finished)
+        self._let_go(consumer, partitions)
+
+    def _finished_in_time(self) -> Batch[Messages] | None:
+        """The batch in hand, if its work ends well before time is up; else it is given up."""
+        if self._in_hand is None:
+            return None
+        with suppress(NotYet):
+            if self._in_hand.exception(self._settings.revoke_seconds) is None:
+                return self._batch
+        return None
+
+    def _lost(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+        """Others own them already: nothing of ours may be committed."""
+        self._keeper.lose(_ours(partitions))
+        self._let_go(consumer, partitions)
+
+    def _let_go(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+        gone = _ours(partitions)
+        self._owned -= gone
+        for place in gone:
+            self._next.pop(place, None)
+            self._ends.pop(place, None)
+        self._early = [message for message in self._early if place_of(message) not in gone]
+        if self._settings.incremental:
+            consumer.incremental_unassign(partitions)
+        else:
+            consumer.unassign()
+
+
+def _ours(partitions: Iterable[DriverPartition]) -> set[TopicPartition]:
+    return {TopicPartition(at.topic, at.partition) for at in partitions}
+
+
+def _driver(partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int]) -> list[DriverPartition]:
+    if isinstance(partitions, Mapping):
+        return [DriverPartition(at.topic, at.partition, position) for at, position in partitions.items()]
+    return [DriverPartition(at.topic, at.partition) for at in partitions]

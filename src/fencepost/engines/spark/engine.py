@@ -1,0 +1,186 @@
+"""The Spark engine of a pipeline: session, transform, table and topic, opened and checked once per run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from threading import Event
+from uuid import UUID
+
+from pyspark.sql import SparkSession
+
+from fencepost.delivery import Observer
+from fencepost.engines.data_loss import skip_gone
+from fencepost.engines.listener import BatchDone, Listener
+from fencepost.engines.spark.authentication import runs_here
+from fencepost.engines.spark.password import Login, login
+from fencepost.engines.spark.plan import wide_node
+from fencepost.engines.spark.session import open_session
+from fencepost.engines.spark.source import KafkaSource
+from fencepost.engines.spark.stream import BatchStream
+from fencepost.engines.spark.transform import Transform, resolve
+from fencepost.errors import Unreachable, Usage
+from fencepost.guarantee import Guarantee
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.mirror import Mirror
+from fencepost.kafka.names import group_of
+from fencepost.kafka.offsets import TopicReader
+from fencepost.model import Landed, Span, Tenure, TopicPartition
+from fencepost.rules.brake import Brake
+from fencepost.rules.findings import require
+from fencepost.rules.sinks import Face, choose_face, merge_findings, require_key, require_letters, sink_findings
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead_letters
+from fencepost.sinks.postgres.capabilities import TRAITS
+from fencepost.sinks.postgres.committed import committed
+from fencepost.sinks.postgres.connection import connect
+from fencepost.sinks.postgres.ledger import heartbeat, require_own
+from fencepost.sinks.postgres.stage import require_right
+from fencepost.sinks.postgres.table import fit_columns, located, make_table
+from fencepost.spec import OnError, PipelineSpec
+
+
+@dataclass
+class SparkEngine:
+    """Carries a pipeline's batches on Spark; its ledger is the sink itself."""
+
+    spec: PipelineSpec
+    spark: SparkSession
+    transform: Transform
+    topic: TopicReader
+    mirror: Mirror
+    settings: PostgresSettings
+    login: Login  # the same settings, for the tasks
+    ledger: PostgresStore
+    stop: Event
+    see: Observer
+    brake: Brake | None = None
+
+    def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        self.ledger.require_same(self.spec.name, self.topic_ids())
+        return self.topic.positions(stored, self.spec.source.start, skip_gone=self._skips)
+
+    @property
+    def _skips(self) -> bool:
+        return not self.spec.source.fail_on_data_loss
+
+    def topic_ids(self) -> Mapping[str, str]:
+        return self.topic.topic_ids
+
+    def landed(self, runs: Collection[UUID], first: Mapping[TopicPartition, int]) -> Landed | None:
+        if self.spec.guarantee is not Guarantee.EXACTLY_ONCE:
+            return None  # rows and positions were committed apart
+        try:
+            return committed(self.ledger.connection(), self.settings.schema, self.spec.name, runs, first)
+        except Unreachable:
+            return None
+
+    def carry(self, tenure: Tenure, once: bool, report: Listener) -> None:
+        if self._skips:
+            with closing(PostgresStore(self.settings)) as store:
+                tenure = skip_gone(self.topic, tenure, store, report)
+        standing = dict(tenure.positions)
+
+        def landed(done: BatchDone) -> None:
+            standing.update(done.positions)
+            self.mirror.show(done.positions)
+            report(replace(done, lag=self._lag(standing), complaint=self.mirror.complaint))
+            self.topic.require_same()
+
+        stream = BatchStream(
+            self.spark,
+            self.transform,
+            self.spec.guarantee,
+            self.settings,
+            tenure,
+            report=landed,
+            tell=report,
+            guard=lambda: self._guard(tenure),
+            before_batch=self._before_batch,
+            require_readable=self._require_readable,
+            stop=self.stop,
+            see=self.see,
+            login=self.login,
+            brake=self.brake,
+        )
+        stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
+
+    def _before_batch(self) -> None:
+        """A gap is found before any position of the batch moves: then nothing but what is gone is gone over."""
+        self.topic.require_same()
+        if self._skips:
+            self._require_readable({})
+
+    def _require_readable(self, spans: Mapping[TopicPartition, Span]) -> None:
+        """Raises RecordsGone. Where the position moves first it says nothing any more, but the batch's start does."""
+        stored = self.ledger.positions(self.spec.name)
+        starts = {at: span.start for at, span in spans.items()} if self._skips else {}
+        self.topic.positions({**stored, **starts}, self.spec.source.start)
+
+    @contextmanager
+    def _guard(self, tenure: Tenure) -> Iterator[Callable[[], object]]:
+        """Fenced where another run owns the positions, else whoever stands by is told that we live."""
+        own = self.settings
+        with closing(PostgresStore(own)) as store:  # on a connection of its own
+
+            def look() -> None:
+                require_own(store.connection(), own.schema, tenure, tenure.run)
+                heartbeat(store.connection(), own.schema, own.pipeline)
+                store.fold(tenure.positions)
+
+            yield look
+
+    def _lag(self, positions: Mapping[TopicPartition, int]) -> int | None:
+        try:
+            ends = self.topic.ends(positions)
+        except Unreachable:
+            return None  # what landed has landed: only the display suffers
+        return sum(max(end - positions[at], 0) for at, end in ends.items())
+
+
+@contextmanager
+def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[SparkEngine]:
+    """Open everything, cheapest first, and check what can be checked before an event moves."""
+    options = spec.postgres
+    if options.dsn is None or "bootstrap.servers" not in spec.kafka:
+        raise Usage("the pipeline says neither where Kafka is nor where PostgreSQL is", "start one with `fencepost up`")
+    with Cluster(spec.kafka) as cluster, _opened(spec, TopicReader(cluster, *spec.source.origins), stop, see) as engine:
+        yield engine
+
+
+@contextmanager
+def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) -> Iterator[SparkEngine]:
+    options = spec.postgres
+    plain = PostgresSettings(
+        options.dsn or "",
+        spec.name,
+        options.table,
+        (),
+        options.ledger_schema,
+        guarantee=spec.guarantee.value,
+        retention=options.ledger_retention,
+    )
+    with closing(connect(plain.dsn)) as connection:
+        plain = replace(plain, table=located(connection, options.table))
+    with (
+        closing(PostgresStore(plain)) as ledger,
+        open_session(spec.name, spec.spark) as spark,
+        closing(Mirror(spec.kafka, group_of(spec.name))) as mirror,
+    ):
+        connection = ledger.connection()
+        source = KafkaSource(spec.source, spec.kafka, spec.batch.records)
+        transform = resolve(spark, spec, source)
+        node = wide_node(transform.apply(transform.source.empty(spark)))
+        if node and choose_face(TRAITS, node) is Face.TABLE:
+            require_right(connection, options.ledger_schema, node)
+        require_key(options.merge, transform.columns.names, transform.shape.provenance)
+        require(spec.guarantee, [*sink_findings(TRAITS), *merge_findings(options.merge, transform.shape.provenance)])
+        columns, exists = fit_columns(connection, plain.table, transform.columns, options.key)
+        if not exists:
+            make_table(connection, plain.table, columns, options.key)
+        if spec.on_error is OnError.DEAD_LETTER:
+            require_letters(TRAITS, transform.shape.provenance)
+            make_table(connection, dead_letters.table_for(plain.table), dead_letters.COLUMNS)
+        settings = replace(plain, columns=columns, merge=options.merge, most_bad=transform.shape.most_bad)
+        with login(settings, runs_here(spark.sparkContext.master or "")) as shared:
+            yield SparkEngine(spec, spark, transform, topic, mirror, settings, shared, ledger, stop, see, spec.brake)

@@ -1,0 +1,207 @@
+"""The Spark session: jars, addresses and the settings that the guarantee stands on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+
+import psutil
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fencepost.engines.spark import scratch
+from fencepost.engines.spark.authentication import authentication
+from fencepost.errors import FencepostError, Unreachable
+from fencepost.machine import cache, process
+from fencepost.machine.jars import fetch
+from fencepost.machine.java import find, home_for_spark
+from fencepost.rules.findings import require_fixed
+
+FIXED = {
+    # a throw-away checkpoint needs no rename that survives a crash: 115 ms less per batch
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+    "FileSystemBasedCheckpointFileManager",
+    "spark.python.daemon.module": "fencepost.engines.spark.worker_daemon",
+    "spark.sql.ansi.enabled": "true",
+    "spark.speculation": "false",
+}
+DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.streaming.numRecentProgressUpdates": "4",
+    # records that a query fetched and did not need are kept for five minutes after it, several MB a partition
+    "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "10s",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.log.level": "ERROR",
+}
+# what Spark's pages, logs and event log do not show the values of; its own expressions know nothing of Kafka's names
+SECRETS = "(?i)secret|password|passwd|token|credential|access[.]?key|jaas|keystore[.]key|key[.]pem"
+REDACTION = ("spark.redaction.regex", "spark.sql.redaction.options.regex")
+LAST_BREATH = 5.0  # seconds from the end of a process's connections to its own
+DRIVER_OPTIONS = "-Xss16m"  # stopping in the middle of a Python batch overflows a smaller stack
+
+
+def settings_of(user: Mapping[str, str], jars: Iterable[Path], place: Path) -> dict[str, str]:
+    """What the session is made with: our defaults, then the user's, then what is not up to anybody."""
+    require_fixed(user, FIXED, "spark")
+    merged = {**DEFAULTS, "spark.local.dir": str(place), **user, **FIXED}
+    merged |= authentication(user, merged["spark.master"])
+    merged["spark.jars"] = ",".join(filter(None, [*map(str, jars), user.get("spark.jars", "")]))
+    for name in REDACTION:
+        merged[name] = "|".join(filter(None, [SECRETS, user.get(name, "")]))
+    ours = f"{DRIVER_OPTIONS} -Djava.io.tmpdir={shlex.quote(str(place))}"
+    if "spark.driver.memory" not in user and "-XX:+Use" not in user.get("spark.driver.extraJavaOptions", ""):
+        ours += " -XX:+UseSerialGC"  # G1 lets a heap as small as ours fill up with garbage
+    merged["spark.driver.extraJavaOptions"] = f"{ours} {user.get('spark.driver.extraJavaOptions', '')}".strip()
+    return merged
+
+
+@contextmanager
+def open_session(name: str, user: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with the user's settings, whose own lines go to a file, which is kept when Spark does not start."""
+    place = scratch.folder()
+    settings = settings_of(user, fetch("spark"), place)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["JAVA_HOME"] = str(home_for_spark(find(), cache.folder()))
+    log = place / "spark.log"
+    try:
+        with _stderr_into(log), _whole_start(place), _out_of_argv(settings, place) as told:
+            builder = SparkSession.builder.appName(f"fencepost {name}")
+            for key, value in told.items():
+                builder = builder.config(key, value)
+            session = builder.getOrCreate()
+    except (PySparkException, Py4JError, RuntimeError) as error:  # whatever pyspark raises when the JVM fails
+        raise Unreachable(f"Spark does not start: {str(error).splitlines()[0]}", f"see {_kept(log)}") from error
+    _hush(session)
+    try:
+        session.sparkContext.setLogLevel(settings["spark.log.level"])
+        yield session
+    except FencepostError:
+        raise
+    except Exception as error:
+        if not _is_gone(error):
+            raise
+        raise Unreachable("Spark's JVM ended in the middle of the run", "see what ended it, and run again") from error
+    finally:
+        _end(session)
+
+
+@contextmanager
+def _out_of_argv(settings: Mapping[str, str], place: Path) -> Iterator[Mapping[str, str]]:
+    """What pyspark may write into the JVM's command line, where everybody can read it; the rest is in a file meanwhile.
+
+    A JVM that runs already is told everything through its own connection.
+    """
+    hidden = {key: value for key, value in settings.items() if re.search(SECRETS, key) and key not in REDACTION}
+    if not hidden or SparkContext._gateway:
+        yield settings
+        return
+    file = place / "hidden.properties"
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as lines:
+        lines.writelines(f"{key}={_escaped(value)}\n" for key, value in hidden.items())
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    own = f"--load-spark-defaults --properties-file {shlex.quote(str(file))}"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{own} {before or 'pyspark-shell'}"
+    try:
+        yield {key: value for key, value in settings.items() if key not in hidden}
+    finally:
+        file.unlink()
+        if before is None:
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+        else:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _kept(log: Path) -> Path:
+    """A copy that outlives this process."""
+    handle, kept = tempfile.mkstemp(prefix="fencepost-spark-", suffix=".log")
+    os.close(handle)
+    return Path(shutil.copyfile(log, kept))  # not its mode: this one only we can read
+
+
+def _hush(session: SparkSession) -> None:
+    """Keep quiet whoever prints what is raised anyway."""
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_py4j)  # some of its lines go past its own logger
+    session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
+
+
+def _is_gone(error: Exception | None = None) -> bool:
+    """Has Spark's process ended? An error on the line to it comes a moment before."""
+    child = SparkContext._gateway.proc if SparkContext._gateway else None
+    if child is None:
+        return False  # not started by us
+    cut_off = isinstance(error, Py4JError | OSError) and not isinstance(error, Py4JJavaError)
+    return process.until(lambda: child.poll() is not None, LAST_BREATH if cut_off else 0.0)
+
+
+def _end(session: SparkSession) -> None:
+    """Stop the session. Of a Spark that is gone pyspark forgets everything, so that the next session starts anew."""
+    if not _is_gone():
+        server = session.sparkContext._accumulatorServer
+        # It waits up to a second for a thread that nobody needs any more.
+        server.shutdown = Thread(target=server.shutdown, daemon=True).start  # type: ignore[method-assign]
+        session.stop()
+        return
+    session.sparkContext._jsc = None  # nobody to tell
+    session.sparkContext.stop()
+    if SparkContext._gateway:
+        SparkContext._gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+@contextmanager
+def _whole_start(place: Path) -> Iterator[None]:
+    """What fails or is interrupted inside takes Spark along: pyspark would leave a JVM behind that never ends."""
+    try:
+        yield
+    except BaseException:
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if any(str(place) in word for word in child.cmdline()):
+                    child.kill()  # psutil compares the start time before
+        raise
+
+
+@contextmanager
+def _stderr_into(log: Path) -> Iterator[None]:
+    """What is started inside writes its errors there, for as long as it lives; this process only meanwhile."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,251 @@
+"""One streaming query that carries batches until it is drained, stopped or in trouble."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from fencepost.delivery import Observer, deliver, nobody
+from fencepost.engines.listener import BatchDone, PartitionsAdded, Waiting
+from fencepost.engines.spark import plan, scratch
+from fencepost.engines.spark.failures import SparkFailure, of_a_time, translated
+from fencepost.engines.spark.left_out import Aside
+from fencepost.engines.spark.ownership import SILENCE, Guard, Lookout, unguarded
+from fencepost.engines.spark.password import Login
+from fencepost.engines.spark.poison import PoisonSearch
+from fencepost.engines.spark.staging import Staging
+from fencepost.engines.spark.transform import Transform
+from fencepost.engines.spark.writer import RESULT_SCHEMA, PartitionWriter
+from fencepost.errors import FencepostError, Poison, Refused, Repeated, Unreachable, from_facts
+from fencepost.guarantee import Guarantee
+from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
+from fencepost.rules.brake import Brake
+from fencepost.rules.sinks import Face, choose_face
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres.capabilities import TRAITS
+
+Outcomes = dict[TopicPartition, Landed]
+Troubles = Sequence[Poison | Repeated]
+
+
+class Stopped(Exception):
+    """The run was asked to stop; raised at the start of a batch, when nothing is under way."""
+
+
+@dataclass
+class BatchStream:
+    """One term's work: everything that a batch needs."""
+
+    spark: SparkSession
+    transform: Transform
+    guarantee: Guarantee
+    settings: PostgresSettings
+    tenure: Tenure
+    report: Callable[[BatchDone], None]
+    tell: Callable[[Waiting], None] = lambda _: None
+    guard: Guard = unguarded  # raises Fenced when another run owns the positions
+    before_batch: Callable[[], object] = lambda: None  # raises when the topic is not the same any more
+    # raises when records that were not read yet are gone, those of the spans in hand among them
+    require_readable: Callable[[dict[TopicPartition, Span]], object] = lambda _: None
+    stop: Event = field(default_factory=Event)
+    see: Observer = nobody
+    login: Login | None = None  # the settings as tasks get them; None: as they are
+    brake: Brake | None = None  # records that cannot be carried go to the dead letters; None: the first one stops
+    trouble: BaseException | None = None
+    busy: bool = False  # with a batch
+    _counts: dict[tuple[TopicPartition, Span], int] = field(default_factory=dict)  # of the batch's records
+    wide_node: str | None = None  # the part of the last batch's plan that mixes partitions, if there is one
+
+    def carry(self, once: bool, every: str) -> None:
+        """Run until drained (once) or stopped. Raises what a batch raised, or what Spark's own failure means."""
+        with scratch.subfolder("checkpoint") as checkpoint:
+            self._wait(self._start(checkpoint, once, every))
+
+    def _start(self, checkpoint: Path, once: bool, every: str) -> StreamingQuery:
+        stream = self.transform.source.stream(self.spark, self.tenure.positions)
+        writer = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", checkpoint.as_uri())
+        return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+
+    def _wait(self, query: StreamingQuery) -> None:
+        try:
+            with Lookout(self.guard) as lookout:
+                while not query.awaitTermination(0.2):  # type: ignore[arg-type]
+                    if self.stop.is_set() and not query.status["isTriggerActive"]:
+                        query.stop()
+                    self._heed(lookout, query)
+        except PySparkException as error:
+            if isinstance(self.trouble, Stopped):
+                return
+            if self.trouble is not None:
+                raise self.trouble from None  # Spark buries it in text; this is the one that was raised
+            failure = translated(error)
+            if not isinstance(failure, Unreachable):
+                self.require_readable({})
+            raise failure from error
+
+    def _heed(self, lookout: Lookout, query: StreamingQuery) -> None:
+        if lookout.falls_silent():
+            self.tell(Waiting(f"PostgreSQL has not answered for {SILENCE:.0f} s", None))
+        idle = not self.busy and self.trouble is None  # a batch finds out by itself
+        if idle and lookout.trouble is not None:
+            query.stop()
+            raise lookout.trouble
+
+    def _batch(self, records: DataFrame, number: int) -> None:
+        self.busy = True
+        try:
+            self._go_on()
+            done = self._carry_batch(records, number)
+            if done.positions:  # Spark begins with a batch even where there is nothing to read
+                self.report(done)
+        except SparkFailure as error:
+            self.trouble = translated(error)
+            raise RuntimeError(f"batch {number}: {type(error).__name__}") from None
+        except BaseException as error:  # noqa: BLE001 (kept whole on our side: what crosses to Spark is text)
+            self.trouble = error
+            raise RuntimeError(f"batch {number}: {type(error).__name__}") from None
+        finally:
+            self.busy = False
+
+    @property
+    def _login(self) -> Login:
+        return self.login or Login(self.settings, None)
+
+    def _go_on(self) -> None:
+        if self.stop.is_set():
+            raise Stopped
+        self.before_batch()
+
+    def _carry_batch(self, records: DataFrame, number: int) -> BatchDone:
+        spans = plan.spans_of(records)
+        self._counts.clear()
+        if any(partition not in self.tenure.positions for partition, _ in spans):
+            raise PartitionsAdded
+        try:
+            landed = self._landed(records, spans)
+        except SparkFailure as error:
+            if of_a_time(error) and (place := self._search(records, spans).unreadable()):
+                raise place from error
+            raise
+        return BatchDone(
+            number,
+            {partition: span.end for partition, span in spans},
+            sum(span.end - span.start for _, span in spans),
+            sum(one.rows for one in landed.values()),
+            sum(one.dead for one in landed.values()),
+            sum(one.already for one in landed.values()),
+            staged=self.wide_node,
+        )
+
+    def _landed(self, records: DataFrame, spans: plan.TaskSpans) -> Outcomes:
+        """Carry the batch; where records are put aside, again without the bad ones until the rest goes through."""
+        aside = Aside(self.transform.source)
+        landed: Outcomes = {}
+        while True:
+            now, troubles = self._attempt(aside.without(records), spans, aside)
+            landed = {**now, **landed}  # what landed in an earlier attempt says "already" in a later one
+            if not troubles:
+                break
+            for trouble in troubles:
+                self._left_out(trouble, aside, dict(spans))
+        if self.brake is not None:
+            for at, span in spans:
+                bad = len(aside.reasons.get(at, ()))
+                self.brake.landed(at, self._count(at, span) if bad else span.end - span.start, bad)
+        return landed
+
+    def _left_out(self, trouble: Poison | Repeated, aside: Aside, spans: dict[TopicPartition, Span]) -> None:
+        """The next attempt goes without these records. Raises where the run stops for them."""
+        if isinstance(trouble, Repeated):
+            aside.leave_out(trouble)
+            return
+        if (brake := self.brake) is None:
+            raise trouble
+        aside.add(self.spark, trouble, lambda at: brake.require(at, self._count(at, spans[at]), aside.reasons[at]))
+
+    def _count(self, partition: TopicPartition, span: Span) -> int:
+        """Of records: offsets may be missing."""
+        if (partition, span) not in self._counts:
+            self._counts[partition, span] = self.transform.source.batch(self.spark, partition, span).count()
+        return self._counts[partition, span]
+
+    def _attempt(self, records: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
+        made = self.transform.made(records)
+        rows = self.transform.for_partitions(made)
+        self.wide_node = None
+        if plan.gives_nothing(rows) or not spans:  # an aggregate of nothing would be a row
+            return self._without_tasks(spans), []
+        self.wide_node = plan.wide_node(rows)
+        try:
+            if choose_face(TRAITS, self.wide_node) is Face.TABLE:
+                return self._by_stage(self.transform.for_stage(made), spans, aside)
+            if plan.task_spans(rows) != spans:
+                raise Refused("the transform's tasks do not read one Kafka partition each, in the order of the source")
+            return self._by_tasks(rows, spans, aside)
+        except SparkFailure as error:
+            failure = translated(error)
+            if isinstance(failure, Unreachable):
+                raise failure from error
+            self.require_readable(dict(spans))  # where records are gone, reading fails as it does for bad ones
+            if of_a_time(error):
+                raise  # whatever else is bad: the batch cannot be read
+            return {}, self._search(records, spans).find(failure, aside.offsets())
+
+    def _search(self, records: DataFrame, spans: plan.TaskSpans) -> PoisonSearch:
+        return PoisonSearch(self.transform, records, spans, self.transform.shape.most_bad)
+
+    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
+        writer = PartitionWriter(
+            self.guarantee, self.tenure, self._login, spans, self.transform.shape, aside.letters(), self.see
+        )
+        landed: Outcomes = {}
+        troubles = []
+        for row in rows.mapInArrow(writer, RESULT_SCHEMA).collect():  # type: ignore[arg-type]
+            outcome = json.loads(row.outcome)
+            if "error" in outcome:
+                troubles.append(from_facts(outcome))
+            else:
+                landed[TopicPartition(row.topic, row.partition)] = Landed(**outcome)
+        return landed, _poisons(troubles)
+
+    def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
+        provenance = self.transform.shape.provenance
+        staging = Staging(self.guarantee, self.tenure, self.settings, self._login, provenance, self.see)
+        try:
+            landed, troubles = staging.carry(rows, dict(spans), aside.letters())
+        except Poison as poison:  # the table does not take what the stage took
+            return {}, [poison]
+        return landed, _poisons(troubles)
+
+    def _without_tasks(self, spans: plan.TaskSpans) -> Outcomes:
+        """A plan that can give no row has no tasks either; the positions move all the same."""
+        store = PostgresStore(self.settings)
+        try:
+            batches: dict[TopicPartition, Batch[Any]] = {
+                at: Batch({at: span}, iter(()), self.tenure) for at, span in spans
+            }
+            return {at: deliver(self.guarantee, batch, store, store, self.see) for at, batch in batches.items()}
+        finally:
+            store.close()
+
+
+def _poisons(troubles: list[FencepostError]) -> Troubles:
+    """The records to be left out that tasks found; raises what else there was."""
+    poisons = [trouble for trouble in troubles if isinstance(trouble, Poison | Repeated)]
+    if len(poisons) < len(troubles):
+        raise _worst([trouble for trouble in troubles if not isinstance(trouble, Poison | Repeated)])
+    return poisons
+
+
+def _worst(troubles: list[FencepostError]) -> FencepostError:
+    """The one that decides: being fenced ends a run whatever else happened, then what a person must mend."""
+    order = {4: 0, 1: 1, 2: 1, 5: 2, 3: 3}
+    return min(troubles, key=lambda error: order[error.exit_code])

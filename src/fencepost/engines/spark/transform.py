@@ -1,0 +1,170 @@
+"""The transform of a pipeline, applied to each batch, and the rows that come of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+
+from fencepost.engines.spark.operators import stateful_operator
+from fencepost.engines.spark.source import KafkaSource
+from fencepost.errors import FencepostError, Usage
+from fencepost.rows.functions import FunctionName
+from fencepost.rows.shape import FROM, MOST_ASIDE, MOST_POISON, RowShape
+from fencepost.rules.sinks import require_stateless
+from fencepost.sinks.postgres.columns import json_field
+from fencepost.spec import PipelineSpec, PostgresOptions, TransformSpec, ValueFormat
+
+NESTED = (ArrayType, MapType, StructType, VariantType)
+ALWAYS = ("key", "value", "timestamp", FROM)
+PLACE = ("topic", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A resolved transform: what is read, what is done on Spark, what in the task, and the columns that result."""
+
+    source: KafkaSource
+    spec: TransformSpec | None
+    folder: str
+    shape: RowShape
+    columns: pa.Schema  # what the sink gets
+    carries_provenance: bool  # `_from` comes out of it
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """The batch's rows as the writer of one partition expects them."""
+        return self.for_partitions(self.made(records))
+
+    def made(self, records: DataFrame) -> DataFrame:
+        """What the declared transform makes of the batch."""
+        return _on_spark(self.source.events(records), self.spec, self.folder, self.source)
+
+    def for_partitions(self, made: DataFrame) -> DataFrame:
+        """JSON for what is nested, and of where a row came from the offset: its task knows the partition."""
+        if self.shape.arrow:
+            return made
+        offset = f.col(f"{FROM}.offset")
+        if self.shape.tombstones:
+            return _flattened(made, [f.struct(offset, f.col(f"{FROM}.tombstone")).alias(FROM)])
+        return _flattened(made, [offset.alias(FROM)] if self.shape.provenance else [])
+
+    def for_stage(self, made: DataFrame) -> DataFrame:
+        """The same for tasks that hold rows of any partition."""
+        names = [*PLACE, *(["tombstone"] if self.shape.tombstones else [])] if self.shape.provenance else []
+        return _flattened(made, [f.col(f"{FROM}.{name}").alias(f"_{name}") for name in names])
+
+
+def resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Transform:
+    """Try the transform on no records. Raises Usage with Spark's own words where it does not fit the source."""
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # as in a stream's batches: what is planned here runs there
+    try:
+        return _resolve(spark, spec, source)
+    except ParseException as error:
+        raise Usage(f"transform.sql: {_first_line(error)}") from error
+    except (AnalysisException, Usage) as error:
+        try:
+            return _resolve(spark, spec, replace(source, headers=True))  # it may have asked for headers or event_id
+        except AnalysisException:
+            raise Usage(f"the transform does not fit the events: {_first_line(error)}") from error
+
+
+def _resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Transform:
+    transform, folder = spec.transform, spec.folder
+    source = replace(source, tombstones=_deletes(spec))
+    made = _on_spark(source.events(source.empty(spark)), transform, folder, source)
+    require_stateless(stateful_operator(made) or _stateful_on_a_stream(spark, spec, source))
+    _require_place(made)
+    arrow = FunctionName(transform.arrow, folder) if transform and transform.arrow else None
+    on_spark = to_arrow_schema(made.schema) if arrow else pa.schema([_arrow_field(made, name) for name in made.columns])
+    most = MOST_POISON if spec.brake is None else MOST_ASIDE
+    plain = RowShape(provenance=False, arrow=arrow, most_bad=most).tried(on_spark)
+    carried = plain.made or on_spark
+    carries_provenance = FROM in carried.names
+    provenance = carries_provenance and spec.sink.options.provenance
+    shape = replace(plain, provenance=provenance, tombstones=provenance and source.tombstones)
+    columns = shape.schema(on_spark)
+    return Transform(source, transform, folder, shape, columns, carries_provenance)
+
+
+def _stateful_on_a_stream(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> str | None:
+    """Spark drops a watermark from what is not a stream, so the transform is tried on one too."""
+    try:
+        return stateful_operator(_on_spark(source.events(source.endless(spark)), spec.transform, spec.folder, source))
+    except (AnalysisException, Usage):
+        return None  # it does what cannot be done to a stream, and then it does not mean one
+
+
+def _require_place(made: DataFrame) -> None:
+    """Refuse a `_from` that is something else now, as an aggregate may make it."""
+    kind = made.schema[FROM].dataType if FROM in made.columns else StructType()
+    names = kind.fieldNames() if isinstance(kind, StructType) else []
+    if FROM in made.columns and names[:3] != list(PLACE):
+        raise Usage(
+            f"the transform makes {FROM} a {kind.simpleString()}, and it must stay one event's place",
+            f"drop it, or take one of several: max({FROM}) AS {FROM}",
+        )
+
+
+def _deletes(spec: PipelineSpec) -> bool:
+    return isinstance(spec.sink.options, PostgresOptions) and spec.sink.options.tombstones == "delete"
+
+
+def _on_spark(events: DataFrame, spec: TransformSpec | None, folder: str, source: KafkaSource) -> DataFrame:
+    if spec is None:
+        return events.select(*_as_it_is(events, source))
+    if spec.sql is not None:
+        events.createOrReplaceTempView("events")
+        return events.sparkSession.sql(spec.sql)
+    if spec.spark is not None:
+        made = _called(FunctionName(spec.spark, folder), events)
+        if not isinstance(made, DataFrame):
+            raise Usage(f"transform.spark: {spec.spark} returned {type(made).__name__}, not a DataFrame")
+        return made
+    return events
+
+
+def _called(function: FunctionName, events: DataFrame) -> object:
+    """What somebody's function makes of the events, on the driver; it may raise anything."""
+    try:
+        return function.load()(events)
+    except (FencepostError, AnalysisException):
+        raise
+    except Exception as error:
+        raise Usage(f"transform.spark: {function} raised {type(error).__name__}: {error}") from error
+
+
+def _as_it_is(events: DataFrame, source: KafkaSource) -> list[str]:
+    """Without a transform: a JSON value's fields, or key and value as they are."""
+    if source.spec.value is ValueFormat.JSON and source.spec.fields:
+        start = events.columns.index(FROM)
+        return [*events.columns[start + 1 :], FROM]
+    return list(ALWAYS)
+
+
+def _flattened(made: DataFrame, place: list[Column]) -> DataFrame:
+    return made.select(*(_flat(made, name) for name in made.columns if name != FROM), *place)
+
+
+def _flat(frame: DataFrame, name: str) -> Column:
+    """A nested column as JSON text; fields without a value are kept as null."""
+    column = f.col(f"`{name}`")
+    if isinstance(frame.schema[name].dataType, NESTED):
+        return f.to_json(column, {"ignoreNullFields": "false"}).alias(name)
+    return column
+
+
+def _arrow_field(frame: DataFrame, name: str) -> pa.Field:
+    field = frame.schema[name]
+    if isinstance(field.dataType, NESTED) and name != FROM:
+        return json_field(name)
+    arrow: pa.Field = to_arrow_schema(StructType([field]))[0]
+    return arrow
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

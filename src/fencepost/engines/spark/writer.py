@@ -1,0 +1,114 @@
+"""What runs in a Spark task: one Kafka partition's rows, delivered through the sink's partition face."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from fencepost.delivery import Observer, deliver, nobody
+from fencepost.engines.spark.input_guard import GUARD
+from fencepost.engines.spark.left_out import Letters
+from fencepost.engines.spark.password import Login
+from fencepost.engines.spark.plan import TaskSpans
+from fencepost.errors import FencepostError, InputCut
+from fencepost.guarantee import Guarantee
+from fencepost.model import Batch, Landed, Tenure
+from fencepost.rows.shape import RowShape
+from fencepost.sinks.postgres import PostgresStore
+
+RESULT_SCHEMA = "topic string, partition int, outcome string"  # the outcome as JSON
+
+_stores: dict[tuple[Login, Any], PostgresStore] = {}
+
+
+class InTask:
+    """Called once per task attempt by mapInArrow, in a worker."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        GUARD.install()  # before the task's first row is read
+
+    @staticmethod
+    def task() -> TaskContext:
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("this runs inside a Spark task")
+        return context
+
+    @staticmethod
+    def tell(act: Callable[[], Any]) -> str:
+        """What it came to, as JSON, errors too: raising would only cause retries."""
+        try:
+            return json.dumps(asdict(act()))
+        except InputCut:
+            raise  # Spark knows better what went wrong before us
+        except FencepostError as error:
+            return json.dumps(error.facts())
+
+
+@dataclass
+class PartitionWriter(InTask):
+    """One Kafka partition's rows go into the sink."""
+
+    guarantee: Guarantee
+    tenure: Tenure
+    login: Login
+    spans: TaskSpans  # by task
+    shape: RowShape
+    letters: Letters  # records that were put aside, by partition
+    see: Observer = nobody
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition, span = self.spans[self.task().partitionId()]
+        aside = self.letters.get(partition)
+
+        def carry() -> Landed:
+            store = store_for(self.login, self.tenure)
+            made = self.shape.rows(partition, whole(batches))
+            if self.guarantee is Guarantee.AT_MOST_ONCE:
+                made = read_ahead(made)
+            batch = Batch({partition: span}, chain([aside] if aside else [], made), self.tenure)
+            return deliver(self.guarantee, batch, store, store, self.see)
+
+        yield pa.RecordBatch.from_pylist(
+            [{"topic": partition.topic, "partition": partition.partition, "outcome": self.tell(carry)}],
+            schema=pa.schema({"topic": pa.string(), "partition": pa.int32(), "outcome": pa.string()}),
+        )
+
+
+def read_ahead(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, when the last one is there: one that fails on the way costs nothing before a position moves."""
+    kept = tempfile.TemporaryFile()  # noqa: SIM115 (it goes with whoever reads it)
+    writer = None
+    for part in rows:
+        writer = writer or pa.ipc.new_stream(kept, part.schema)
+        writer.write_batch(part)
+    if writer is None:
+        return iter(())
+    writer.close()
+    kept.seek(0)
+    return iter(pa.ipc.open_stream(kept))
+
+
+def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches; raises InputCut where their end is not the end of the task's input."""
+    yield from batches
+    GUARD.require_complete()
+
+
+def store_for(login: Login, tenure: Tenure) -> PostgresStore:
+    """A worker keeps one connection, for the pipeline and run that it works for."""
+    key = (login, tenure.run)
+    if key not in _stores:
+        for store in _stores.values():
+            store.close()
+        _stores.clear()
+        _stores[key] = PostgresStore(login.settings())
+    return _stores[key]

@@ -1,0 +1,215 @@
+"""One connection to a cluster. In `ask` and `tell` the driver's errors become ours."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as DriverPartition
+from confluent_kafka.admin import AdminClient
+
+from fencepost.errors import FencepostError, Unknown, Unreachable, Usage
+from fencepost.kafka.certificates import distrust
+from fencepost.kafka.config.settings import outsider_settings
+from fencepost.kafka.errors import NotLetIn, failure, is_missing
+from fencepost.model import TopicPartition
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+CONTACT_SECONDS = 6.0  # for the first answer, so that a wrong address is told while somebody still looks
+ANSWER_SECONDS = 5.0  # for one broker's answer after that
+PATIENCE_SECONDS = 20.0  # for an answer by whoever takes its place
+_AT_ONCE = 8  # brokers
+_TRIES = 10  # to reach one broker: the driver chooses by itself whom it asks
+_GLANCE_SECONDS = 1.0  # between two looks at why there is no answer yet
+_POLL_SECONDS = 0.05
+
+# Without a logger librdkafka writes to stderr. Who wants its lines gives this logger a handler.
+librdkafka_log = logging.getLogger("fencepost.librdkafka")
+librdkafka_log.addHandler(logging.NullHandler())
+
+
+class Cluster:
+    """A cluster that answered, until it is closed. Holds the driver's client, which must outlive its futures.
+
+    That client has no `close` of its own: its threads and connections end with the last reference to it. An error's
+    traceback or a cycle keeps such references for as long as the collector likes, so that they are dropped by hand.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        """Connect. Raises Usage for bad settings, Unreachable when nobody answers, NotLetIn for bad credentials."""
+        self._complaints = _Complaints()
+        self._config: dict[str, Any] = {**outsider_settings(settings), "error_cb": self._complaints.hear}
+        if "bootstrap.servers" not in self._config:
+            raise Usage("bootstrap.servers is not set", "give --bootstrap-server host:port")
+        self.servers: str = self._config["bootstrap.servers"]
+        self._admin: AdminClient | None = self._client()
+        try:
+            self._contact()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._admin = None
+
+    @property
+    def admin(self) -> AdminClient:
+        if self._admin is None:
+            raise AssertionError("the connection to the cluster is closed")
+        return self._admin
+
+    def ask(self, question: Callable[[], Future[T]], subject: str) -> T:
+        """The answer to a question about `subject`."""
+        return self._insist(lambda: question().result(), subject)
+
+    def ask_each(self, question: Callable[[], Mapping[K, Future[T]]], subject: str) -> dict[K, T]:
+        """The answers to a question about several things, without those that do not exist."""
+
+        def answers() -> dict[K, T]:
+            asked = question()
+            return {key: future.result() for key, future in asked.items() if not _is_missing(future)}
+
+        return self._insist(answers, subject)
+
+    def tell(self, change: Callable[[], Future[None]], subject: str) -> None:
+        """Have something changed, once. Raises Unknown when no answer came: it may have happened."""
+        try:
+            change().result()
+        except KafkaException as error:
+            failed = self._failure(error, subject)
+            if isinstance(failed, Unreachable):
+                remedy = "it may be done or not: look before you repeat it"
+                raise Unknown(f"{subject}: {failed.message}", remedy) from error
+            raise failed from error
+
+    def brokers(self) -> list[int]:
+        """The ids of the brokers that are there now."""
+        found = self.ask(lambda: self.admin.describe_cluster(request_timeout=ANSWER_SECONDS), "the cluster")
+        return sorted(node.id for node in found.nodes)
+
+    def topic_names(self) -> list[str]:
+        found = self._insist(lambda: self.admin.list_topics(timeout=ANSWER_SECONDS), "the topics")
+        return sorted(found.topics)
+
+    def topics_by_broker(self) -> dict[int, dict[str, int]]:
+        """Each broker's own list of the topics, with the number of their partitions; without who does not answer.
+
+        A broker that has not heard yet of a new topic, or of one that is gone, says what it knows.
+        """
+        asked = self.ask(lambda: self.admin.describe_cluster(request_timeout=ANSWER_SECONDS), "the cluster").nodes
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found = list(pool.map(self._own_topics, asked))
+        return {node.id: topics for node, topics in zip(asked, found, strict=True) if topics is not None}
+
+    def _own_topics(self, node: Any) -> dict[str, int] | None:
+        host = f"[{node.host}]" if ":" in node.host else node.host
+        for _ in range(_TRIES):
+            client = AdminClient({**self._config, "bootstrap.servers": f"{host}:{node.port}"}, logger=librdkafka_log)
+            try:
+                found = client.list_topics(timeout=ANSWER_SECONDS)
+            except KafkaException:
+                return None
+            if found.orig_broker_id in (-1, node.id):  # -1: whoever was named, before its number was known
+                return {name: len(topic.partitions) for name, topic in found.topics.items()}
+        return None
+
+    def committed(self, group: str, stable: bool = False) -> dict[TopicPartition, int]:
+        """What a group has stored in all topics that we may see, and what a transaction still holds as it was before.
+
+        `stable`: wait for such transactions to end instead; Unreachable where one goes on.
+
+        A consumer asks that never joins: the admin client ends the whole process when the broker that coordinates the
+        group dies meanwhile.
+        """
+        isolation = "read_committed" if stable else "read_uncommitted"
+        own = {"group.id": group, "enable.auto.commit": False, "isolation.level": isolation}
+
+        def answer() -> list[DriverPartition]:
+            consumer = Consumer({**self._config, **own}, logger=librdkafka_log)
+            try:
+                topics = consumer.list_topics(timeout=ANSWER_SECONDS).topics
+                every = [DriverPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
+                return consumer.committed(every, timeout=ANSWER_SECONDS) if every else []
+            finally:
+                consumer.close()
+
+        found = self._insist(answer, f"the positions of group {group}")
+        return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+
+    def _client(self) -> AdminClient:
+        try:
+            return AdminClient(self._config, logger=librdkafka_log)
+        except KafkaException as error:
+            raise failure(error.args[0], "Kafka's settings", self.servers) from error
+
+    def _contact(self) -> None:
+        """Wait until any broker answers. Wrong credentials end the wait at once."""
+        deadline = time.monotonic() + CONTACT_SECONDS
+        while True:
+            try:
+                self.admin.list_topics(timeout=_GLANCE_SECONDS)
+                return
+            except KafkaException as error:
+                failed = self._failure(error, "the cluster")
+                if not _may_pass(failed) or time.monotonic() > deadline:
+                    raise failed from error
+
+    def _insist(self, answer: Callable[[], T], subject: str) -> T:
+        """Ask again while nobody answers: a broker may just have died, and another takes its place."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return answer()
+            except KafkaException as error:
+                failed = self._failure(error, subject)
+                if not _may_pass(failed) or time.monotonic() > deadline:
+                    raise failed from error
+            self._admin = self._client()  # the old one clings to the broker that it once chose
+            time.sleep(_POLL_SECONDS)
+
+    def _failure(self, error: KafkaException, subject: str) -> FencepostError:
+        self.admin.poll(0)  # only here the driver hands over what its connections complained of
+        failed = failure(error.args[0], subject, self.servers, self._complaints.last)
+        if isinstance(failed, NotLetIn) and (reason := distrust(self._config)):
+            return NotLetIn(*reason)
+        return failed
+
+
+def _may_pass(failed: FencepostError) -> bool:
+    return isinstance(failed, Unreachable) and not isinstance(failed, NotLetIn)
+
+
+class _Complaints:
+    """What the connections last ran into. Apart from the cluster, so that a dropped one takes its threads along."""
+
+    def __init__(self) -> None:
+        self.last: KafkaError | None = None
+
+    def hear(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # says that nobody answers, but not why
+            self.last = error
+
+
+def _is_missing(future: Future[Any]) -> bool:
+    error = future.exception()
+    return isinstance(error, KafkaException) and is_missing(error.args[0])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Look until the condition holds; False when it did not within the time."""
+    deadline = time.monotonic() + seconds
+    while not (holds := condition()) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    return holds

@@ -1,0 +1,231 @@
+"""The seam to confluent-kafka's producer: its errors become ours here, by their code.
+
+Delivery is awaited by polling, never by the driver's `flush`: there a fatal error and a callback at the same moment
+raise something that Python cannot catch.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import Producer as Driver
+
+from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable, Usage
+from fencepost.kafka.client import librdkafka_log
+from fencepost.kafka.errors import NO_ANSWER, NotLetIn, failure
+from fencepost.model import Outcome
+
+CALL_SECONDS = 10.0  # for one call of a transaction; it is repeated while the driver says that it may be
+PATIENCE_SECONDS = 90.0  # for a transaction's call and all its repetitions
+_POLL_SECONDS = 0.005  # without receipts nothing wakes up whoever waits for the last answer
+_IDLE_SECONDS = 0.5
+_STRAGGLERS = ("EndTxn", "TxnOffsetCommit")  # repeated, an earlier one may still arrive, in the next transaction
+
+# The answers after which a record is certainly not in the log. Any other error leaves it unknown.
+_REFUSALS = {
+    KafkaError.INVALID_MSG,
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+}
+_REFUSED_AT_ONCE = _REFUSALS | {KafkaError._INVALID_ARG}
+_REFUSED_ONCE = {KafkaError.NOT_ENOUGH_REPLICAS}  # unless an earlier request for the same record got through
+_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+
+OnDelivery = Callable[[KafkaError | None, Message], None]
+
+
+def outcome_of(error: KafkaError, retried: bool) -> Outcome:
+    """What a failed delivery says about the record."""
+    certain = _REFUSALS if retried else _REFUSALS | _REFUSED_ONCE
+    return Outcome.REFUSED if error.code() in certain else Outcome.UNKNOWN
+
+
+class Client:
+    """One driver's producer, with a transaction where it has a transactional.id."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        """Raises Usage for settings that the driver refuses. Connects in the background."""
+        self._servers = str(settings.get("bootstrap.servers", ""))
+        if not self._servers:
+            raise Usage("bootstrap.servers is not set", "give the brokers to begin with: host:port[,host:port]")
+        self._complaint: KafkaError | None = None
+        self._statistics = ""
+        self._called: Counter[str] = Counter()  # requests that were asked for since the last look
+        self._sent: Counter[str] = Counter()  # and those that the driver had sent by then
+        config = {**settings, "error_cb": self._hear, "stats_cb": self._hear_statistics}
+        try:
+            self._driver = Driver(config, logger=librdkafka_log)
+        except KafkaException as error:
+            raise Usage(f"the producer's settings are wrong: {error.args[0].str()}", "correct or remove it") from error
+        self.produce = self._driver.produce  # the fast path calls it without a detour
+        self._idle = True  # no transaction is open
+        self._ending = threading.Event()
+        self._serving = threading.Lock()
+        if "statistics.interval.ms" in settings:
+            threading.Thread(target=self._serve, name="fencepost-producer", daemon=True).start()
+
+    def __len__(self) -> int:
+        """How many events are waiting for their answer."""
+        return len(self._driver)
+
+    def poll(self, seconds: float = 0.0) -> int:
+        """Hand over the answers that came. Raises Fenced when this producer was replaced."""
+        try:
+            return int(self._driver.poll(seconds))
+        except KafkaException as error:
+            raise self.trouble(error) from error
+
+    def drain(self, enough: Callable[[], bool] = lambda: False) -> None:
+        """Wait for every answer, or until it is enough; no answer takes longer than delivery.timeout.ms."""
+        while len(self._driver) and not enough():
+            self.poll(_POLL_SECONDS)
+
+    def serve(self) -> None:
+        """Hand over every answer that came."""
+        while self._poll_even_fenced(0.0):
+            pass
+
+    def trouble(self, error: KafkaException) -> FencepostError:
+        """Our error for a call that failed."""
+        cause: KafkaError = error.args[0]
+        if cause.code() in _FENCED:
+            return Fenced(
+                "another producer with the same transactional.id took over, or the transaction took longer than"
+                " transaction.timeout.ms",
+                "see whether another one is running; if not, start this one again",
+            )
+        if cause.code() in _REFUSED_AT_ONCE:
+            return Refused(cause.str().removeprefix("Unable to produce message: "))
+        if cause.code() == KafkaError._STATE:
+            return Aborting("the transaction has failed already")
+        found = failure(cause, "the producer", self._servers, self._complaint)
+        if isinstance(found, Usage):  # a setting or a right: the driver gives up for good on some of these
+            return found
+        if cause.fatal() or cause.code() == KafkaError._FATAL:
+            return self._fatal_cause() or Unknown(f"this producer cannot go on: {cause.str()}", "make a new one")
+        return (
+            found if cause.code() in NO_ANSWER or isinstance(found, NotLetIn) else Unknown(found.message, found.remedy)
+        )
+
+    def _fatal_cause(self) -> FencepostError | None:
+        """Why the driver gave up: it says so only to whoever ends a transaction."""
+        try:
+            self._driver.abort_transaction(0)
+        except KafkaException as error:
+            if error.args[0].code() in _FENCED:
+                return self.trouble(error)
+        return None
+
+    # Transactions
+
+    def begin(self) -> None:
+        """Become the owner of the transactional.id: on return, whoever held it before is fenced."""
+        self._insist(self._driver.init_transactions)
+
+    def begin_transaction(self) -> None:
+        with self._serving:
+            self._idle = False
+        self._insist(lambda _seconds: self._driver.begin_transaction())
+
+    def send_offsets(self, offsets: list[Any], group: object) -> None:
+        self._called["TxnOffsetCommit"] += 1
+        self._insist(lambda seconds: self._driver.send_offsets_to_transaction(offsets, group, seconds))
+
+    def commit(self) -> None:
+        """Raises Unknown where nobody can tell, Unreachable where the transaction must be aborted."""
+        self._end(self._driver.commit_transaction)
+
+    def abort(self) -> None:
+        self._end(self._driver.abort_transaction)
+
+    def _end(self, call: Callable[[float], object]) -> None:
+        self._called["EndTxn"] += 1
+        try:
+            self._insist(call)
+            self._idle = True
+        finally:
+            with self._serving:
+                self.serve()  # what the driver told until now is of before the end
+                self._statistics = ""
+
+    def repeated(self) -> bool:
+        """Was a request repeated that ended the last transaction? Then an earlier copy of it may still be under way.
+
+        The driver does not say so; its statistics count what it sent. Waits for those after the end, if none came yet.
+        """
+        with self._serving:
+            deadline = time.monotonic() + CALL_SECONDS
+            while not self._statistics and time.monotonic() < deadline:
+                self._poll_even_fenced(_POLL_SECONDS)
+        if not self._statistics:
+            return True  # nobody knows: as if
+        brokers = json.loads(self._statistics)["brokers"].values()
+        sent = Counter({name: sum(broker["req"].get(name, 0) for broker in brokers) for name in _STRAGGLERS})
+        more = any(sent[name] - self._sent[name] > self._called[name] for name in _STRAGGLERS)
+        self._sent, self._called = sent, Counter()
+        return more
+
+    def _serve(self) -> None:
+        """Statistics pile up in the driver while nobody polls: between transactions it is served from here.
+
+        Not within one: an answer must be noted before whoever waits for the last of them goes on.
+        """
+        while not self._ending.wait(_IDLE_SECONDS):
+            with self._serving:
+                if self._idle and not self._ending.is_set():
+                    self._poll_even_fenced(0.0)
+
+    def _poll_even_fenced(self, seconds: float) -> int:
+        """A fatal error comes back with every later call, so that nothing is lost by not raising it here."""
+        try:
+            return self.poll(seconds)
+        except FencepostError:
+            return 1
+
+    def _insist(self, call: Callable[[float], object]) -> None:
+        """Call again while that is allowed. Raises Aborting where the driver wants the transaction aborted."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                call(CALL_SECONDS)
+                return
+            except KafkaException as error:
+                cause: KafkaError = error.args[0]
+                if cause.txn_requires_abort():
+                    raise Aborting(cause.str()) from error
+                if not cause.retriable() or time.monotonic() > deadline:
+                    raise self.trouble(error) from error
+
+    def close(self) -> None:
+        """End it at once: what is not answered stays unknown, what is not committed never will be."""
+        self._ending.set()
+        with suppress(KafkaException, FencepostError):  # fenced or broken: that was told where it mattered
+            self._driver.purge(in_queue=True, in_flight=True, blocking=False)
+            self.poll()
+        with self._serving, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # an abort that fails: the broker does it in time
+            self._driver.close()
+
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # says that nobody answers, but not why
+            self._complaint = error
+
+    def _hear_statistics(self, text: str) -> None:
+        self._statistics = text
+
+
+class Aborting(Unreachable):
+    """The transaction has failed and nothing of it will be read: abort it, and try again."""

@@ -1,0 +1,1 @@
+"""What can hold and what cannot: pure functions from settings and facts to findings."""

@@ -1,0 +1,123 @@
+"""What limits a sink and a merge, and how a sink takes rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+
+from fencepost.errors import Usage
+from fencepost.model import Merge, Mode
+from fencepost.rules.findings import IN_ORDER, MAY_LOSE, MAY_REPEAT, Finding, Hop
+
+
+class Face(StrEnum):
+    """How a sink takes rows: one Kafka partition at a time inside a task, or a whole table on the driver."""
+
+    PARTITION = "partition"
+    TABLE = "table"
+
+
+@dataclass(frozen=True)
+class SinkTraits:
+    """What a kind of sink can do."""
+
+    name: str
+    faces: frozenset[Face]
+    atomic: bool  # rows and position become visible in one step
+    durable: bool = True  # what was written is still there after a crash
+    dead_letters: bool = False  # there is a place beside it for records that are put aside
+
+
+def sink_findings(sink: SinkTraits) -> Iterator[Finding]:
+    """What limits a sink, whatever comes before it."""
+    if not sink.durable:
+        yield Finding(
+            Hop.SINK,
+            f"sink {sink.name!r} may forget what it was given",
+            "choose a sink that is durable when it returns",
+            MAY_LOSE,
+        )
+    elif not sink.atomic:
+        yield Finding(
+            Hop.SINK,
+            f"sink {sink.name!r} cannot store the position together with the rows",
+            "choose a sink that keeps positions (postgres)",
+            MAY_REPEAT,
+        )
+
+
+def merge_findings(merge: Merge | None, provenance: bool) -> Iterator[Finding]:
+    """What limits upsert: an older event that comes again, or late, must be told from a newer one.
+
+    `provenance`: the rows know where they came from.
+    """
+    if merge is None or merge.mode is not Mode.UPSERT:
+        return
+    if merge.deletes:
+        yield Finding(
+            Hop.SINK,
+            "a deleted row leaves nothing to tell an older event by that comes again",
+            "leave tombstones: keep, and let the transform mark such rows",
+            IN_ORDER,
+        )
+    if not provenance and not merge.order_by:
+        yield Finding(
+            Hop.SINK,
+            "rows that do not know where they came from cannot be told from older ones that come again",
+            "carry the column _from through the transform and leave provenance on, or give order_by",
+            IN_ORDER,
+        )
+
+
+def require_key(merge: Merge | None, columns: Collection[str], provenance: bool) -> None:
+    """Refuse a merge by columns that the rows do not have."""
+    if merge is None:
+        return
+    for what, name in [*(("key", name) for name in merge.key), ("order_by", merge.order_by)]:
+        if name is not None and name not in columns:
+            near = get_close_matches(name, columns, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else "give it in the transform, or use mode: append"
+            raise Usage(f"{what} {name!r} is no column of the rows ({', '.join(columns)})", meant)
+    if merge.deletes and not provenance:
+        raise Usage(
+            "tombstones: delete needs rows that know which event they came from",
+            "carry the column _from through the transform, and leave provenance on",
+        )
+
+
+def require_letters(sink: SinkTraits, provenance: bool) -> None:
+    """Refuse to put bad records aside where there is no place for them, or nobody could tell which they are."""
+    if not sink.dead_letters:
+        raise Usage("on_error: dead_letter goes with a PostgreSQL sink for now", "leave it at stop")
+    if not provenance:
+        raise Usage(
+            "on_error: dead_letter needs rows that know where they came from",
+            "carry the column _from through the transform, and leave provenance on",
+        )
+
+
+def require_stateless(operator: str | None) -> None:
+    """Refuse a transform that means a whole stream: it is applied to each batch by itself."""
+    if operator is not None:
+        raise Usage(
+            f"the transform keeps state over time ({operator}), and it is applied to each batch by itself: "
+            "what it says of a stream would silently be said of every batch",
+            "leave out watermarks and windows of event time: group within a batch, or let the database do it",
+        )
+
+
+def choose_face(sink: SinkTraits, wide_node: str | None) -> Face:
+    """The partition face where the plan keeps Kafka's partitions apart, else the table face.
+
+    `wide_node` names the part of the plan that mixes partitions; None when there is no such part.
+    """
+    if wide_node is None and Face.PARTITION in sink.faces:
+        return Face.PARTITION
+    if Face.TABLE in sink.faces:
+        return Face.TABLE
+    raise Usage(
+        f"the transform mixes Kafka's partitions ({wide_node}), and sink {sink.name!r} takes them one by one",
+        "keep to projections, filters and functions of one row, or choose a sink that takes whole tables",
+    )

@@ -1,0 +1,1 @@
+"""One run of a pipeline, from taking over to its summary."""

@@ -1,0 +1,33 @@
+"""Waiting for one's turn: while the owner of a pipeline lives, another run of it stands by."""
+
+from __future__ import annotations
+
+from threading import Event
+
+from fencepost.engines.listener import Listener, Waiting
+from fencepost.errors import Unreachable, Usage
+from fencepost.sinks.postgres.reading import last_seen, reader
+from fencepost.spec import EngineName, PipelineSpec
+
+STALE_SECONDS = 15.0  # an owner says every three seconds that it lives
+LOOK_SECONDS = 2.0
+
+
+def stand_by(spec: PipelineSpec, stop: Event, listen: Listener, stale: float = STALE_SECONDS) -> None:
+    """Returns when nobody has been seen for so long, or when stopped. Taking over is the fence's business."""
+    if spec.engine is EngineName.PYTHON:
+        raise Usage("members of a group stand by for each other", "run it once more, without --standby")
+    options, told = spec.postgres, ""
+    while not stop.is_set():
+        try:
+            with reader(options.dsn or "") as connection:
+                seen = last_seen(connection, options.ledger_schema, spec.name)
+            if seen is None or seen > stale:
+                return
+            trouble = "standing by: another run of the pipeline lives"
+        except Unreachable as error:
+            trouble = str(error)
+        if trouble != told:
+            listen(Waiting(trouble, None))
+            told = trouble
+        stop.wait(LOOK_SECONDS)

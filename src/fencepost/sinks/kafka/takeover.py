@@ -1,0 +1,119 @@
+"""Becoming the owner of several source partitions, each behind a transactional.id of its own.
+
+First every id is taken, then every position is stored under the new owner; whoever loses an id in between begins anew.
+So of two that claim the same partitions at once, one ends up with all of them.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+from uuid import UUID
+
+from fencepost.errors import PositionLost, Rewound, TopicRecreated, Unknown, Unreachable
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.names import read_anew
+from fencepost.kafka.offsets import set_command
+from fencepost.kafka.topics import end_offsets, topic_id_and_partitions
+from fencepost.model import Tenure, TopicPartition
+from fencepost.sinks.kafka.fenced_producer import Seat, telling
+from fencepost.sinks.kafka.ledger import Group, Held, Stand
+
+PATIENCE_SECONDS = 60.0  # for others that claim the same
+_LONGEST_WAIT = 0.5
+_AT_ONCE = 8  # partitions
+T = TypeVar("T")
+Change = Callable[[Held], Held]  # what stands there to what is to stand there
+
+
+def claim(group: Group, seats: Mapping[TopicPartition, Seat], change: Change) -> Held:
+    """Store the change of what stands there, fencing whoever held one of the seats. Raises Unreachable."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return _claim_once(group, seats, change)
+        except (Rewound, Unknown) as displaced:  # unknown: taking the seats again decides it
+            if time.monotonic() > deadline:
+                raise Unreachable(f"group {group.name}: no claim gets through: {displaced.message}") from displaced
+        time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 (so that two do not displace each other for ever)
+
+
+def _claim_once(group: Group, seats: Mapping[TopicPartition, Seat], change: Change) -> Held:
+    _each(lambda seat: seat.take(), seats.values())
+    held = group.settled(seats)
+    for partition, seat in seats.items():
+        seat.learn(held.get(partition))
+    wanted = change(held)
+    metadata = group.metadata
+
+    def store(partition: TopicPartition) -> None:
+        seat, stand = seats[partition], wanted[partition]
+        with seat.transaction() as client, telling():
+            client.send_offsets([stand.offset(partition)], metadata)
+        seat.learn(stand)
+
+    _each(store, wanted)
+    return wanted
+
+
+def _each(act: Callable[[T], object], things: Iterable[T]) -> None:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(act, things))
+
+
+def owned(stand: Stand | None, first: int, run: UUID, epoch: int, topic_id: str | None) -> Stand:
+    """Where it stands, or where it is to begin, under its new owner."""
+    before = None if stand is None else stand.topic_id
+    return Stand(first if stand is None else stand.position, run, epoch, topic_id or before)
+
+
+def next_epoch(held: Held) -> int:
+    return max((stand.epoch for stand in held.values()), default=0) + 1
+
+
+def tenure(pipeline: str, run: UUID, stands: Held) -> Tenure:
+    epoch = max((stand.epoch for stand in stands.values()), default=0)
+    return Tenure(pipeline, run, epoch, {partition: stand.position for partition, stand in stands.items()})
+
+
+def require_ours(group: str, held: Held) -> None:
+    """Raises PositionLost for offsets that somebody else committed to the group."""
+    if others := {partition: stand.position for partition, stand in held.items() if not stand.is_ours}:
+        where = ", ".join(map(str, sorted(others)))
+        raise PositionLost(
+            f"group {group} has offsets on {where} that no pipeline stored: they are no positions of ours",
+            "give the pipeline another name; or, if nobody else uses the group, go on where they are: "
+            f"{set_command(others)}",
+        )
+
+
+def require_same_topics(pipeline: str, held: Held, topic_ids: Mapping[str, str]) -> None:
+    for partition, stand in held.items():
+        now = topic_ids.get(partition.topic)
+        if now and stand.topic_id and now != stand.topic_id:
+            raise TopicRecreated(
+                f"topic {partition.topic!r} was deleted and made anew since {pipeline!r} read it: "
+                "its offsets mean other records",
+                read_anew(partition.topic),
+            )
+
+
+def require_empty_targets(kafka: Mapping[str, str], pipeline: str, topics: Iterable[str]) -> None:
+    """Without a position, starting anew may double what is there. Raises Usage where a target does not exist."""
+    for topic in topics:
+        if _holds_records(kafka, topic):
+            raise PositionLost(
+                f"no position is stored for pipeline {pipeline!r}, but topic {topic!r} is not empty: "
+                "starting anew could double what is there",
+                "say where to go on: `fencepost positions set --to earliest` (everything again), `--to latest` (only "
+                "what comes from now on), or `--to 0:120,1:7` (each partition by its offset); or take an empty topic",
+            )
+
+
+def _holds_records(kafka: Mapping[str, str], topic: str) -> bool:
+    with Cluster(kafka) as cluster:
+        topic_id_and_partitions(cluster, topic)
+        return any(end_offsets(cluster, [topic]).values())

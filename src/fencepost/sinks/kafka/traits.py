@@ -1,5 +1,0 @@
-"""What the Kafka sink can do."""
-
-from fencepost.rules import Face, SinkTraits
-
-TRAITS = SinkTraits("kafka", frozenset({Face.PARTITION}), atomic=True)

@@ -1,5 +1,0 @@
-"""What the PostgreSQL sink can do."""
-
-from fencepost.rules import Face, SinkTraits
-
-TRAITS = SinkTraits("postgres", frozenset({Face.PARTITION, Face.TABLE}), atomic=True, dead_letters=True)
