@@ -68,7 +68,7 @@ class Bench:
     def ours(self, word: str, journal: bool = False) -> float:
         guarantee, acks = WORDS[word]
         path = self.folder / uuid4().hex if journal else None
-        with Producer(self.topic, guarantee, self.kafka, acks=acks, receipts=False, journal=path) as producer:
+        with Producer(self.topic, guarantee, self.kafka, acks=acks, delivery_reports=False, journal=path) as producer:
             producer.send_all([Event(b"warm")])
             producer.flush()
             begin = perf_counter()
@@ -94,7 +94,7 @@ class Bench:
 
     def transactional(self, size: int) -> float:
         id_ = uuid4().hex
-        with Producer(self.topic, "exactly-once", self.kafka, transactional_id=id_, receipts=False) as producer:
+        with Producer(self.topic, "exactly-once", self.kafka, transactional_id=id_, delivery_reports=False) as producer:
             with producer.transaction():
                 producer.send_all([Event(b"warm")])
             begin = perf_counter()
@@ -108,7 +108,7 @@ class Bench:
 
     def bare(self, headers: bool = True) -> float:
         """What people write: a loop over produce, a look for answers now and then, a flush."""
-        driver = Driver(Declaration.of("at-least-once", "quorum", None, receipts=False).settings(self.kafka))
+        driver = Driver(Declaration.of("at-least-once", "quorum", None, delivery_reports=False).settings(self.kafka))
         driver.produce(self.topic, b"warm")
         driver.flush()
         begin = perf_counter()
@@ -153,7 +153,7 @@ class Bench:
     def latencies(self, word: str, records: int) -> list[float]:
         """Milliseconds from the send to the acknowledgement."""
         guarantee, acks = WORDS[word]
-        driver = Driver(Declaration.of(guarantee, acks, None, receipts=True).settings(self.kafka))
+        driver = Driver(Declaration.of(guarantee, acks, None, delivery_reports=True).settings(self.kafka))
         found: list[float] = []
 
         def answered(error: KafkaError | None, message: Message) -> None:
@@ -171,7 +171,7 @@ class Bench:
         """Milliseconds from a transaction's begin to the end of its commit."""
         found = []
         id_ = uuid4().hex
-        with Producer(self.topic, "exactly-once", self.kafka, transactional_id=id_, receipts=False) as producer:
+        with Producer(self.topic, "exactly-once", self.kafka, transactional_id=id_, delivery_reports=False) as producer:
             for _ in range(transactions + 1):
                 begin = perf_counter()
                 with producer.transaction():

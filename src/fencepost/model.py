@@ -47,7 +47,7 @@ class Tenure:
     """One owner's term over some partitions. Only a ledger makes one."""
 
     pipeline: str
-    run: UUID  # the token that every advance compares
+    token: UUID  # of the owner: every advance compares it
     epoch: int  # which owner this is: each one that takes partitions over has a higher number than the last
     positions: Mapping[TopicPartition, int]  # the next offset to read, as stored when the term began
     earlier: tuple[UUID, ...] = ()  # tokens that the same run had before: a failover may bring one of them back
@@ -56,24 +56,24 @@ class Tenure:
         object.__setattr__(self, "positions", MappingProxyType(dict(self.positions)))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Tenure, (self.pipeline, self.run, self.epoch, dict(self.positions), self.earlier)
+        return Tenure, (self.pipeline, self.token, self.epoch, dict(self.positions), self.earlier)
 
-    def renewed(self, run: UUID, positions: Mapping[TopicPartition, int], epoch: int | None = None) -> Tenure:
+    def renewed(self, token: UUID, positions: Mapping[TopicPartition, int], epoch: int | None = None) -> Tenure:
         """The same owner's under a new token."""
-        earlier = (*self.earlier, self.run)[-MOST_TOKENS:]
-        return Tenure(self.pipeline, run, self.epoch if epoch is None else epoch, positions, earlier)
+        earlier = (*self.earlier, self.token)[-MOST_TOKENS:]
+        return Tenure(self.pipeline, token, self.epoch if epoch is None else epoch, positions, earlier)
 
 
 @dataclass(frozen=True)
 class Batch(Generic[R_co]):
     """What is written and advanced together: spans, the rows that came of them, and whose term it is."""
 
-    spans: Mapping[TopicPartition, Span]  # exactly one for the partition face
+    spans: Mapping[TopicPartition, Span]  # exactly one for the direct path
     rows: R_co
     tenure: Tenure
 
     def only_span(self) -> tuple[TopicPartition, Span]:
-        """The one span of a batch that goes through the partition face."""
+        """The one span of a batch that goes through the direct path."""
         ((partition, span),) = self.spans.items()
         return partition, span
 

@@ -145,7 +145,7 @@ def test_a_bare_topic_against_a_topic_and_a_journal(shop: Shop, stack: Stack, tm
 def test_a_producers_own_journal_is_held_against_the_log(stack: Stack, tmp_path: Path) -> None:
     shop, journal = Shop(stack), tmp_path / "journal.jsonl"
     with Producer(
-        shop.name, "exactly-once", shop.kafka, transactional_id=shop.name, journal=journal, receipts=False
+        shop.name, "exactly-once", shop.kafka, transactional_id=shop.name, journal=journal, delivery_reports=False
     ) as producer:
         with producer.transaction():
             for number in range(20):

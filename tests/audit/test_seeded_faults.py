@@ -366,10 +366,10 @@ def test_while_a_pipeline_runs_what_has_landed_holds_and_the_rest_waits(stack: S
 
 def test_a_pipeline_that_does_not_drain_in_time_leaves_the_verdict_open(shop: Shop) -> None:
     shop.send([40])
-    found = audit(shop.request(engine=EngineChoice.PYTHON), patience=0)
+    found = audit(shop.request(engine=EngineChoice.PYTHON), timeout=0)
     assert (found.verdict, "drain" in found.undecided) == (Verdict.INCONCLUSIVE, True)
     shop.carry()
-    assert audit(shop.request(engine=EngineChoice.PYTHON), patience=10).verdict is Verdict.HOLDS
+    assert audit(shop.request(engine=EngineChoice.PYTHON), timeout=10).verdict is Verdict.HOLDS
 
 
 def test_rows_of_a_topic_that_was_made_anew_are_not_taken_for_doubles(

@@ -162,9 +162,9 @@ def secured_broker(password: str) -> Iterator[SecuredBroker]:
         broker = SecuredBroker(taken, Certificates(folder), password)
         (folder / "server.properties").write_text(_properties(broker))
         runtime = cds.with_archive(Runtime(java.find(), jars.fetch("broker", progress=Silent())), Silent())
-        with process.errand(_formatting(runtime, folder, password)) as formatting:
+        with process.finishing(_formatting(runtime, folder, password)) as formatting:
             assert formatting.wait() == 0, (folder / "out.log").read_text()
-        with process.errand(_serving(runtime, folder, broker)) as running:
+        with process.finishing(_serving(runtime, folder, broker)) as running:
             direct = {1: taken["DIRECT"]}
             ready = process.until(lambda: running.poll() is not None or kafka.usable(direct, 1), _PATIENCE, 0.05)
             assert ready, "the broker does not answer"

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as DriverPartition
 
 from consuming.relays import Relay
-from fencepost.admin.stored import standing
+from fencepost.admin.stored import stored_state
 from fencepost.errors import PositionLost
 from fencepost.kafka.client import wait_until
 from fencepost.kafka.mirror import MARK, Mirror
@@ -74,6 +74,6 @@ def test_a_ledger_in_a_group_of_somebody_else_is_refused_with_a_remedy_that_work
     assert _committed(relay, group_of(relay.name)) == {0: (5, ""), 1: (6, "")}
     assert commands(refused.value) == [f"fencepost positions set --topic {relay.name} --to 0:5,1:6"]
     follow(refused.value, relay.declare())
-    assert standing(load(relay.declare())).positions == {relay.partition(0): 5, relay.partition(1): 6}
+    assert stored_state(load(relay.declare())).positions == {relay.partition(0): 5, relay.partition(1): 6}
     relay.run()
     assert sorted(relay.arrived()) == sorted([*range(10, count, 2), *range(13, count, 2)])

@@ -35,7 +35,7 @@ def flow(field: Field) -> Iterator[Flow]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "CALL_SECONDS", 1.0)
-    monkeypatch.setattr(client_module, "PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr(client_module, "TIMEOUT_SECONDS", 2.0)
 
 
 def hold(field: Field, flow: Flow, request: Api) -> RuleId:

@@ -200,4 +200,4 @@ def test_two_that_claim_the_same_partitions_at_once_do_not_share_them(
     at(Point.BEFORE_COMMIT, lambda: other.take_over(pipeline, uuid4(), every, {}))
     mine = flow.open().take_over(pipeline, uuid4(), every, {})
     stands = flow.open()._group(pipeline).settled(every)
-    assert {stand.run for stand in stands.values()} == {mine.run}
+    assert {stand.run for stand in stands.values()} == {mine.token}

@@ -110,7 +110,7 @@ def test_partitions_that_are_given_back_are_let_go(flow: Flow) -> None:
     tenure = flow.plan.take_over(store)
     flow.plan.carry(store, tenure, 0, 10)
     store.release([flow.plan.source])
-    assert store._seats == {}
+    assert store._producers == {}
     assert store.done(Batch({flow.plan.source: Span(0, 10)}, (), tenure))  # asked of the group
 
 

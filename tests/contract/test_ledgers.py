@@ -39,7 +39,7 @@ def test_takeover_stores_the_first_positions_and_later_ones_keep_them(ledger: Le
 def test_takeover_counts_its_owners_and_tells_them_apart(ledger: Ledger) -> None:
     first, second = owner(ledger), owner(ledger)
     assert second.epoch > first.epoch
-    assert second.run != first.run
+    assert second.token != first.token
 
 
 def test_a_new_partition_starts_where_it_is_told_and_the_old_one_stays(ledger: Ledger) -> None:
@@ -153,7 +153,7 @@ def test_a_renewed_owner_goes_on_and_its_own_stragglers_are_refused(ledger: Ledg
 def test_a_renewal_may_be_repeated_when_its_answer_was_lost(ledger: Ledger) -> None:
     tenure, token = owner(ledger), uuid4()
     ledger.renew(tenure, token)
-    assert ledger.renew(tenure, token).run == token
+    assert ledger.renew(tenure, token).token == token
 
 
 def test_an_owner_that_was_replaced_cannot_renew(ledger: Ledger) -> None:

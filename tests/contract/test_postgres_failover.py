@@ -101,11 +101,11 @@ def test_of_two_whose_takeovers_were_forgotten_one_goes_on_and_the_other_is_fenc
                 newest = shop.store.renew(second, uuid4())
                 with pytest.raises(Fenced):
                     shop.store.renew(went_on, uuid4())
-                assert owners(shop) == {(newest.run, newest.epoch)}
+                assert owners(shop) == {(newest.token, newest.epoch)}
             else:
                 with pytest.raises(Fenced):
                     shop.store.renew(second, uuid4())
-                assert owners(shop) == {(went_on.run, went_on.epoch)}
+                assert owners(shop) == {(went_on.token, went_on.epoch)}
 
 
 def test_who_took_over_after_a_failover_is_not_taken_for_what_was_forgotten(shop: Keyed) -> None:

@@ -35,7 +35,7 @@ class Shop:
         columns = (Column("id", "bigint"), Column("v", "text"))
         self.store = PostgresStore(PostgresSettings(dsn, self.name, self.name, columns, self.schema))
         self.tenure = self.store.take_over(self.name, uuid4(), FIRST, {})
-        self.stage = self.left(self.tenure.run, 1)
+        self.stage = self.left(self.tenure.token, 1)
 
     def left(self, run: UUID, number: int) -> Stage:
         columns = self.store.settings.columns
@@ -63,7 +63,7 @@ def test_nobody_waits_for_whoever_looks_at_a_leftover_stage(shop: Shop, stack: S
     with psycopg.connect(stack.dsn) as backup:
         backup.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(shop.stage.rows))
         taken = shop.store.take_over(shop.name, uuid4(), FIRST, {})
-        another = shop.left(taken.run, 2)
+        another = shop.left(taken.token, 2)
         renewed = shop.store.renew(taken, uuid4())
         assert shop.stages() == {shop.stage.name}  # of its two tables one is held
         assert another.name not in shop.stages()

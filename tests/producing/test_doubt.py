@@ -16,7 +16,7 @@ from fencepost.lab.scenarios.field import Field
 from fencepost.model import Outcome
 from fencepost.producing.bookmark import Bookmark
 from fencepost.producing.events import Event
-from fencepost.producing.resume import Errand, Run
+from fencepost.producing.resume import ProduceJob, Run
 from fencepost.producing.sender import Handle
 from fencepost.producing.sources.source import numbered_orders
 
@@ -24,7 +24,7 @@ from fencepost.producing.sources.source import numbered_orders
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "CALL_SECONDS", 1.0)
-    monkeypatch.setattr(client_module, "PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr(client_module, "TIMEOUT_SECONDS", 2.0)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_a_source_whose_commit_has_no_answer_looks_at_its_position_and_doubles_n
     field: Field, direction: Direction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, kafka = field.topic(), field.kafka
-    run = Run(kafka, Errand(topic, Guarantee.EXACTLY_ONCE, "doubt"), numbered_orders(200))
+    run = Run(kafka, ProduceJob(topic, Guarantee.EXACTLY_ONCE, "doubt"), numbered_orders(200))
     rule = field.proxy.add(
         Rule(action=Action.DROP, direction=direction, request=Api.END_TXN, client=kafka["client.id"], skip=1)
     )  # the first one stores where the source begins
@@ -126,7 +126,7 @@ def test_a_late_position_does_not_go_back(field: Field) -> None:
     """Without a new epoch the held request would put the first place into the second transaction."""
     topic, kafka = field.topic(), field.kafka
     bookmark = Bookmark(field.direct, topic, topic)
-    with Producer(topic, "exactly-once", kafka, transactional_id=topic, receipts=False) as producer:
+    with Producer(topic, "exactly-once", kafka, transactional_id=topic, delivery_reports=False) as producer:
         rule = field.proxy.add(
             Rule(action=Action.HOLD_DETACH, request=Api.TXN_OFFSET_COMMIT, client=kafka["client.id"], count=1)
         )

@@ -54,10 +54,10 @@ def test_before_its_answer_an_event_is_unknown(topics: Topics) -> None:
     assert handle.outcome is Outcome.UNKNOWN
 
 
-@pytest.mark.parametrize("receipts", [True, False])
-def test_without_acknowledgements_every_outcome_is_unknown(topics: Topics, receipts: bool) -> None:
+@pytest.mark.parametrize("delivery_reports", [True, False])
+def test_without_acknowledgements_every_outcome_is_unknown(topics: Topics, delivery_reports: bool) -> None:
     topic = topics.make()
-    with Producer(topic, "at-most-once", topics.kafka, receipts=receipts) as producer:
+    with Producer(topic, "at-most-once", topics.kafka, delivery_reports=delivery_reports) as producer:
         handles = [producer.send(b"%d" % n) for n in range(10)]
         producer.send_all([Event(b"10"), Event(b"11")])
         producer.flush()
@@ -80,10 +80,10 @@ def test_a_record_too_large_for_the_client_is_refused_and_the_others_arrive(topi
         assert topics.values(topic) == Counter([b"before", b"after"])
 
 
-@pytest.mark.parametrize("receipts", [True, False])
-def test_a_record_too_large_for_the_topic_is_refused(topics: Topics, receipts: bool) -> None:
+@pytest.mark.parametrize("delivery_reports", [True, False])
+def test_a_record_too_large_for_the_topic_is_refused(topics: Topics, delivery_reports: bool) -> None:
     topic = topics.make(config={"max.message.bytes": "1000"})
-    with Producer(topic, "at-least-once", topics.kafka, receipts=receipts) as producer:
+    with Producer(topic, "at-least-once", topics.kafka, delivery_reports=delivery_reports) as producer:
         large, small = producer.send(b"x" * 5_000), producer.send(b"small")
         producer.flush()
         assert (large.outcome, small.outcome) == (Outcome.REFUSED, Outcome.ACKED)
@@ -152,7 +152,7 @@ class TestPromise:
 def test_memory_is_bounded_and_sending_waits(topics: Topics) -> None:
     topic = topics.make()
     tight = topics.kafka | {"queue.buffering.max.messages": "100"}
-    with Producer(topic, "at-least-once", tight, receipts=False) as producer:
+    with Producer(topic, "at-least-once", tight, delivery_reports=False) as producer:
         producer.send_all([Event(b"%d" % n) for n in range(5_000)])
         assert producer.in_flight <= 100
     assert topics.values(topic) == Counter(b"%d" % n for n in range(5_000))
@@ -161,7 +161,7 @@ def test_memory_is_bounded_and_sending_waits(topics: Topics) -> None:
 def test_without_receipts_a_refusal_names_its_event(topics: Topics) -> None:
     topic = topics.make(partitions=1, config={"max.message.bytes": "1000"})
     settings = topics.kafka | {"compression.type": "gzip", "batch.num.messages": "1"}  # so the broker decides on each
-    with Producer(topic, "at-least-once", settings, receipts=False) as producer:
+    with Producer(topic, "at-least-once", settings, delivery_reports=False) as producer:
         large = os.urandom(2000)
         events = [Event(b"one"), Event(large, b"k"), Event(b""), Event(large), Event(large), Event(None, b"k")]
         producer.send_all(events)
@@ -207,7 +207,7 @@ class TestInterrupted:
 
     def test_in_the_middle_of_many_the_rest_never_left(self, topics: Topics, tmp_path: Path) -> None:
         topic, journal = topics.make(), tmp_path / "journal"
-        with Producer(topic, "at-least-once", topics.kafka, receipts=False, journal=journal) as producer:
+        with Producer(topic, "at-least-once", topics.kafka, delivery_reports=False, journal=journal) as producer:
             bad = Event(7)  # type: ignore[arg-type]
             with pytest.raises(TypeError):
                 producer.send_all([Event(b"one"), Event(b"two"), bad, Event(b"four"), Event(b"five")])

@@ -21,7 +21,7 @@ from fencepost.local.ports import choose
 from fencepost.model import Outcome
 from fencepost.producing.batches import Limits
 from fencepost.producing.events import Event
-from fencepost.producing.resume import Errand, Run
+from fencepost.producing.resume import ProduceJob, Run
 from fencepost.producing.sources.source import Numbered, Stream, numbered_orders
 from producing.commands import command as words_of
 from producing.commands import produce
@@ -207,8 +207,8 @@ class TestIterator:
     """A Python iterator that can seek."""
 
     def run(self, topics: Topics, topic: str, read: Any) -> Run:
-        errand = Errand(topic, Guarantee.EXACTLY_ONCE, "mine", limits=Limits(records=10, chunk=3))
-        return Run(topics.kafka, errand, Numbered(read, "my events"))
+        job = ProduceJob(topic, Guarantee.EXACTLY_ONCE, "mine", limits=Limits(records=10, chunk=3))
+        return Run(topics.kafka, job, Numbered(read, "my events"))
 
     def test_that_fails_on_the_way_goes_on_where_its_last_batch_ended(self, topics: Topics) -> None:
         topic = topics.make()
@@ -234,7 +234,7 @@ class TestIterator:
 
     def test_that_cannot_seek_is_refused(self, topics: Topics) -> None:
         with pytest.raises(UnsupportedGuarantee, match="cannot be read again"):
-            Run(topics.kafka, Errand(topics.make(), Guarantee.EXACTLY_ONCE, "mine"), Stream([Event(b"x")]))
+            Run(topics.kafka, ProduceJob(topics.make(), Guarantee.EXACTLY_ONCE, "mine"), Stream([Event(b"x")]))
 
 
 class Killed(BaseException):
@@ -250,7 +250,7 @@ class TestOrder:
 
     def die_at(self, topics: Topics, topic: str, guarantee: Guarantee, step: str) -> None:
         """A run of 25 events in batches of 10 that dies at the second such step, a flush when all is delivered."""
-        run = Run(topics.kafka, self.errand(topic, guarantee), numbered_orders(25))
+        run = Run(topics.kafka, self.job(topic, guarantee), numbered_orders(25))
         real, calls = getattr(run.producer, step), []
 
         def step_or_death(*given: Any) -> Any:
@@ -263,11 +263,11 @@ class TestOrder:
         with pytest.raises(Killed):
             run.carry()
 
-    def errand(self, topic: str, guarantee: Guarantee) -> Errand:
-        return Errand(topic, guarantee, "order", limits=Limits(records=10, chunk=10))
+    def job(self, topic: str, guarantee: Guarantee) -> ProduceJob:
+        return ProduceJob(topic, guarantee, "order", limits=Limits(records=10, chunk=10))
 
     def again(self, topics: Topics, topic: str, guarantee: Guarantee) -> Counter[int]:
-        Run(topics.kafka, self.errand(topic, guarantee), numbered_orders(25)).carry()
+        Run(topics.kafka, self.job(topic, guarantee), numbered_orders(25)).carry()
         return ids(topics, topic)
 
     def test_at_most_once_the_place_moves_first_and_the_batch_is_lost(self, topics: Topics) -> None:
@@ -303,8 +303,8 @@ def test_the_journal_names_the_events_as_the_log_does(topics: Topics, tmp_path: 
 
 def test_a_first_run_that_died_in_its_first_batch_is_not_taken_for_somebody_elses(topics: Topics) -> None:
     topic = topics.make()
-    errand = Errand(topic, Guarantee.EXACTLY_ONCE, "first")
-    run = Run(topics.kafka, errand, numbered_orders(10))
+    job = ProduceJob(topic, Guarantee.EXACTLY_ONCE, "first")
+    run = Run(topics.kafka, job, numbered_orders(10))
     send_all = run.producer.send_all
 
     def send_and_die(events: list[Event]) -> None:
@@ -316,7 +316,7 @@ def test_a_first_run_that_died_in_its_first_batch_is_not_taken_for_somebody_else
     with pytest.raises(Killed):
         run.carry()
     assert len(topics.values(topic, "read_uncommitted")) == 10
-    Run(topics.kafka, errand, numbered_orders(10)).carry()
+    Run(topics.kafka, job, numbered_orders(10)).carry()
     assert ids(topics, topic) == Counter(range(10))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from consuming.relays import Relay
 from fencepost.admin.positions import carry_out, propose
-from fencepost.admin.stored import set_positions, standing
+from fencepost.admin.stored import set_positions, stored_state
 from fencepost.engines.python import member
 from fencepost.errors import Fenced, PositionLost, RecordsGone, TopicRecreated, Usage
 from fencepost.kafka.topics import delete_topic
@@ -74,7 +74,7 @@ def _as_if_the_tail_were_lost(relay: Relay, spec: Any) -> None:
     """A position behind the end cannot be set by the command, as it should be."""
     at = relay.partition(1)
     kept = {relay.partition(0): 0, relay.partition(2): 0}
-    ids = {row.topic: row.topic_id or "" for row in standing(spec).rows}
+    ids = {row.topic: row.topic_id or "" for row in stored_state(spec).rows}
     set_positions(spec, {at: 70}, ids, kept)
 
 
@@ -123,7 +123,7 @@ def test_partitions_that_nobody_names_stay_where_a_run_has_put_them_meanwhile(
     relay.produce(range(60, 90))
     relay.run()
     carry_out(spec, proposal)
-    assert standing(spec).positions == {relay.partition(0): 30, relay.partition(1): 30, relay.partition(2): 10}
+    assert stored_state(spec).positions == {relay.partition(0): 30, relay.partition(1): 30, relay.partition(2): 10}
     relay.run()
     _assert_arrived(relay, [*range(90), *range(32, 90, 3)])
 

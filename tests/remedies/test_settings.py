@@ -15,7 +15,7 @@ from fencepost.engines.spark.authentication import authentication
 from fencepost.errors import UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.config.producer import Declaration
-from fencepost.rules.producer import Acks, Footing, producer_footing
+from fencepost.rules.producer import Acks, RequiredSetting, required_producer_settings
 from fencepost.rules.refusals import examples
 from fencepost.spec import load
 
@@ -107,25 +107,27 @@ def test_every_row_of_the_table_is_followed_or_says_why_not() -> None:
 
 
 PRODUCERS = [
-    (word, footing)
+    (word, required)
     for word, acks in [
         (Guarantee.AT_MOST_ONCE, Acks.NOBODY),
         (Guarantee.AT_LEAST_ONCE, Acks.LEADER),
         (Guarantee.EXACTLY_ONCE, Acks.QUORUM),
     ]
-    for footing in producer_footing(word, acks)
+    for required in required_producer_settings(word, acks)
 ]
 
 
-@pytest.mark.parametrize(("word", "footing"), PRODUCERS, ids=lambda one: getattr(one, "name", str(one)))
-def test_a_producers_setting_is_taken_with_each_value_that_the_remedy_names(word: Guarantee, footing: Footing) -> None:
+@pytest.mark.parametrize(("word", "required"), PRODUCERS, ids=lambda one: getattr(one, "name", str(one)))
+def test_a_producers_setting_is_taken_with_each_value_that_the_remedy_names(
+    word: Guarantee, required: RequiredSetting
+) -> None:
     declared = Declaration.of(word, "leader" if word is Guarantee.AT_LEAST_ONCE else None, None, True)
     with pytest.raises(Usage, match="would break the guarantee") as refused:
-        declared.settings({footing.name: "6"})
+        declared.settings({required.name: "6"})
     named = refused.value.remedy.partition("set it to ")[2]
-    assert sorted(named.split(" or ")) == sorted(footing.allowed) if named else not footing.allowed
+    assert sorted(named.split(" or ")) == sorted(required.allowed) if named else not required.allowed
     for value in named.split(" or ") if named else ():
-        declared.settings({footing.name: value})
+        declared.settings({required.name: value})
     declared.settings({})
 
 

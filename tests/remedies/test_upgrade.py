@@ -59,7 +59,7 @@ def test_while_a_transaction_holds_the_old_positions_none_is_taken_from_them(
 ) -> None:
     """An old run that is stopped may have committed what its group does not show yet."""
     monkeypatch.setattr(client, "ANSWER_SECONDS", 2.0)
-    monkeypatch.setattr(client, "PATIENCE_SECONDS", 3.0)
+    monkeypatch.setattr(client, "TIMEOUT_SECONDS", 3.0)
     spec = load(relay.declare())
     with closing(Consumer({**relay.kafka, "group.id": relay.name})) as reader:
         group = reader.consumer_group_metadata()

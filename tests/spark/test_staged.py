@@ -253,16 +253,16 @@ def test_the_plan_says_staged_and_why_and_what_a_batch_means(flow: Flow) -> None
         return plan_pipeline(load(flow.declare(transform={"sql": query}, options=options)), offline=True)
 
     grouped = planned("SELECT id, count(*) AS n FROM events GROUP BY id", mode="upsert", key=["id"])
-    assert (grouped.face, grouped.face_why.split()[0]) == ("staged", "HashAggregate")
+    assert (grouped.path, grouped.path_why.split()[0]) == ("staged", "HashAggregate")
     assert any("Aggregate sees the records of one batch only" in warning for warning in grouped.warnings)
     assert any("any may win" in warning for warning in grouped.warnings)
     assert "all its positions in one transaction" in grouped.hops[1].why
 
     joined = planned("SELECT events.id, _from FROM events JOIN range(10) AS few ON events.id = few.id")
-    assert (joined.face, joined.warnings) == ("staged", [])
+    assert (joined.path, joined.warnings) == ("staged", [])
     both = planned("SELECT a.id, a._from FROM events AS a JOIN events AS b ON a.id = b.id")
     assert any("Join sees the records of one batch only" in warning for warning in both.warnings)
-    assert planned("SELECT id, _from FROM events").face == "direct"
+    assert planned("SELECT id, _from FROM events").path == "direct"
 
 
 def _audited(flow: Flow, verdict: Verdict, **parts: Any) -> None:

@@ -145,7 +145,7 @@ def test_damaged_state_is_repaired_without_losing_data(home: Path) -> None:
     (home / "passfile").write_text("")
     seen = status(home)
     assert seen.code == 3
-    assert len(seen.status["strays"]) >= 5
+    assert len(seen.status["orphans"]) >= 5
     again = up(home)
     assert "damaged" in again.err
     keepsake.check(again.status)

@@ -19,7 +19,7 @@ TEXTS: dict[str, str] = {
     "hyperlink": "\x1b]8;;https://example.org\x1b\\here\x1b]8;;\x1b\\",
     "C1": "\x9b31mred\x9c",
     "bell and backspace": "safe\x07\x08\x08\x08\x08evil",
-    "carriage return": "safe\revil",
+    "delivery return": "safe\revil",
     "line feed": "one\ntwo",
     "tab": "a\tb",
     "NUL": "a\x00b",

@@ -38,7 +38,7 @@ class Driver:
 
     def stage(self, number: int = 1, tenure: Tenure | None = None) -> Stage:
         own = self.settings
-        name = name_for(own.pipeline, (tenure or self.tenure).run, number)
+        name = name_for(own.pipeline, (tenure or self.tenure).token, number)
         made = Stage(own.schema, name, own.table, own.columns, provenance=False)
         made.make(self.store.writer())
         return made
@@ -133,7 +133,7 @@ def test_who_takes_over_or_renews_drops_older_stages_of_the_same_pipeline_only(d
             Staged(own, tuple(attempts), {}).require_whole(driver.store.connection())
 
         kept = driver.stage(tenure=renewed)
-        driver.store.take_over(driver.settings.pipeline, renewed.run, {ORDERS: 0}, {})  # a partition was added
+        driver.store.take_over(driver.settings.pipeline, renewed.token, {ORDERS: 0}, {})  # a partition was added
         assert driver.stages() == {name, kept.name}
         driver.store.take_over(driver.settings.pipeline, uuid4(), {ORDERS: 0}, {})
         assert driver.stages() == {name}

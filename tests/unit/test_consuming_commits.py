@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.engines.python.commits import AsyncCommits
-from fencepost.engines.python.read_ahead import Ahead
+from fencepost.engines.python.read_ahead import ReadAhead
 from fencepost.errors import Fenced, Unknown
 from fencepost.model import Batch, Span, Tenure, TopicPartition
 
@@ -34,9 +34,9 @@ def batch(start: int, end: int, place: TopicPartition = FIRST) -> Batch[Any]:
     return Batch({place: Span(start, end)}, [], NOBODY)
 
 
-def ahead() -> tuple[Ahead, Consuming]:
+def ahead() -> tuple[ReadAhead, Consuming]:
     consumer = Consuming()
-    return Ahead(cast(Consumer, consumer)), consumer
+    return ReadAhead(cast(Consumer, consumer)), consumer
 
 
 def test_nothing_may_be_processed_before_its_commit_is_answered() -> None:

@@ -75,7 +75,7 @@ def test_a_program_gets_a_clean_environment_and_writes_for_us_alone(
     monkeypatch.setenv("A_SECRET", "hunter2")
     code = "import os; print(sorted(os.environ)); open('made', 'w')"
     program = Program([sys.executable, "-c", code], folder=tmp_path, log=tmp_path / "log", env={"MINE": "1"})
-    with process.errand(program) as running:
+    with process.finishing(program) as running:
         assert running.wait() == 0
     told = (tmp_path / "log").read_text()
     assert "MINE" in told

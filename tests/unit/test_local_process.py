@@ -117,7 +117,7 @@ def test_descendants_go_with_it(log: Path, spawned: list[Identity]) -> None:
 
 
 def test_an_errand_does_not_outlive_its_block(log: Path) -> None:
-    with process.errand(python(PARENT, log)) as running:
+    with process.finishing(python(PARENT, log)) as running:
         assert process.until(lambda: "here" in log.read_text(), 20)
         identity = process.identify(running.pid)
         assert identity
@@ -127,7 +127,7 @@ def test_an_errand_does_not_outlive_its_block(log: Path) -> None:
 
 
 def test_an_errand_is_told_what_to_do(log: Path) -> None:
-    with process.errand(python("print(input()[::-1])", log), told="desserts\n") as running:
+    with process.finishing(python("print(input()[::-1])", log), told="desserts\n") as running:
         assert running.wait() == 0
     assert log.read_text() == "stressed\n"
 
@@ -135,7 +135,7 @@ def test_an_errand_is_told_what_to_do(log: Path) -> None:
 def test_a_long_log_is_put_aside(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_LOG_LIMIT", 10)
     for text in ("a" * 20, "b"):
-        with process.errand(python(f"print({text!r})", log)) as running:
+        with process.finishing(python(f"print({text!r})", log)) as running:
             running.wait()
     assert log.read_text() == "b\n"
     assert log.with_suffix(".old").read_text() == "a" * 20 + "\n"

@@ -8,93 +8,93 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.model import Outcome
-from fencepost.producing.delivery_reports import PENDING, Book, Fate, Settled, runs
+from fencepost.producing.delivery_reports import PENDING, DeliveryReport, DeliveryReports, Settled, runs
 
-ACKED = Fate(Outcome.ACKED)
-REFUSED = Fate(Outcome.REFUSED, "too large")
-UNKNOWN = Fate(Outcome.UNKNOWN, "timed out")
-ABORTED = Fate(Outcome.ABORTED, "aborted")
+ACKED = DeliveryReport(Outcome.ACKED)
+REFUSED = DeliveryReport(Outcome.REFUSED, "too large")
+UNKNOWN = DeliveryReport(Outcome.UNKNOWN, "timed out")
+ABORTED = DeliveryReport(Outcome.ABORTED, "aborted")
 
 
 def test_an_event_without_an_answer_is_unknown() -> None:
-    book = Book()
-    book.sent(1, 3)
-    assert book.fate(2) == PENDING
-    assert book.fate(2).outcome is Outcome.UNKNOWN
+    reports = DeliveryReports()
+    reports.sent(1, 3)
+    assert reports.report(2) == PENDING
+    assert reports.report(2).outcome is Outcome.UNKNOWN
 
 
 def test_what_did_not_fail_is_settled_with_the_others_in_ranges() -> None:
-    book = Book()
-    book.sent(1, 500)
-    book.fail(481, REFUSED)
-    book.fail(1, UNKNOWN)
-    assert book.settle(ACKED) == [
+    reports = DeliveryReports()
+    reports.sent(1, 500)
+    reports.fail(481, REFUSED)
+    reports.fail(1, UNKNOWN)
+    assert reports.settle(ACKED) == [
         Settled(1, 1, UNKNOWN),
         Settled(2, 480, ACKED),
         Settled(481, 481, REFUSED),
         Settled(482, 500, ACKED),
     ]
-    assert [book.fate(number) for number in (1, 2, 481, 500, 501)] == [UNKNOWN, ACKED, REFUSED, ACKED, PENDING]
-    assert book.totals.outcomes == {Outcome.ACKED: 498, Outcome.REFUSED: 1, Outcome.UNKNOWN: 1}
-    assert not book.totals.all_acked
+    assert [reports.report(number) for number in (1, 2, 481, 500, 501)] == [UNKNOWN, ACKED, REFUSED, ACKED, PENDING]
+    assert reports.totals.outcomes == {Outcome.ACKED: 498, Outcome.REFUSED: 1, Outcome.UNKNOWN: 1}
+    assert not reports.totals.all_acked
 
 
 def test_answers_settle_the_events_before_the_first_that_still_waits() -> None:
-    book = Book()
-    book.sent(1, 4)
-    book.ack(1)
-    book.ack(4)
-    book.fail(2, REFUSED)
-    assert book.settle_answered() == [Settled(1, 1, ACKED), Settled(2, 2, REFUSED)]
-    assert [book.fate(number) for number in (3, 4)] == [PENDING, ACKED]
-    book.ack(3)
-    assert book.settle_answered() == [Settled(3, 4, ACKED)]
-    assert book.settle_answered() == []
+    reports = DeliveryReports()
+    reports.sent(1, 4)
+    reports.ack(1)
+    reports.ack(4)
+    reports.fail(2, REFUSED)
+    assert reports.settle_answered() == [Settled(1, 1, ACKED), Settled(2, 2, REFUSED)]
+    assert [reports.report(number) for number in (3, 4)] == [PENDING, ACKED]
+    reports.ack(3)
+    assert reports.settle_answered() == [Settled(3, 4, ACKED)]
+    assert reports.settle_answered() == []
 
 
 def test_an_event_that_is_sent_again_after_an_abort_has_its_last_fate() -> None:
-    book = Book()
-    book.sent(1, 10)
-    book.settle(ABORTED)
-    assert book.fate(7) == ABORTED
-    book.sent(1, 10)
-    assert book.fate(7) == PENDING
-    book.settle(ACKED)
-    assert book.fate(7) == ACKED
+    reports = DeliveryReports()
+    reports.sent(1, 10)
+    reports.settle(ABORTED)
+    assert reports.report(7) == ABORTED
+    reports.sent(1, 10)
+    assert reports.report(7) == PENDING
+    reports.settle(ACKED)
+    assert reports.report(7) == ACKED
 
 
 def test_of_a_settled_event_nothing_new_is_learnt() -> None:
-    book = Book()
-    book.sent(1, 2)
-    book.settle(ACKED)
-    book.fail(1, UNKNOWN)
-    assert book.fate(1) == ACKED
+    reports = DeliveryReports()
+    reports.sent(1, 2)
+    reports.settle(ACKED)
+    reports.fail(1, UNKNOWN)
+    assert reports.report(1) == ACKED
 
 
 def test_memory_does_not_grow_with_events_that_fared_alike() -> None:
-    book = Book()
+    reports = DeliveryReports()
     for first in range(1, 100_001, 1000):
-        book.sent(first, first + 999)
-        book.settle(ACKED)
-    assert len(book._settled) == 1
+        reports.sent(first, first + 999)
+        reports.settle(ACKED)
+    assert len(reports._settled) == 1
 
 
 @given(st.lists(st.sampled_from([ACKED, REFUSED, UNKNOWN]), min_size=1, max_size=60), st.data())
 def test_every_event_keeps_its_own_fate_in_whatever_order_the_answers_come(
-    fates: list[Fate], data: st.DataObject
+    fates: list[DeliveryReport], data: st.DataObject
 ) -> None:
-    book = Book()
-    book.sent(1, len(fates))
+    reports = DeliveryReports()
+    reports.sent(1, len(fates))
     for at in data.draw(st.permutations(range(len(fates)))):
         if fates[at] is ACKED:
-            book.ack(at + 1)
+            reports.ack(at + 1)
         else:
-            book.fail(at + 1, fates[at])
+            reports.fail(at + 1, fates[at])
         if data.draw(st.booleans()):
-            book.settle_answered()
-    book.settle_answered()
-    assert [book.fate(number) for number in range(1, len(fates) + 1)] == fates
-    assert book.totals.outcomes.total() == len(fates)
+            reports.settle_answered()
+    reports.settle_answered()
+    assert [reports.report(number) for number in range(1, len(fates) + 1)] == fates
+    assert reports.totals.outcomes.total() == len(fates)
 
 
 @given(st.sets(st.integers(1, 60)))

@@ -10,7 +10,7 @@ import pytest
 
 from fencepost.errors import Usage
 from fencepost.model import Outcome
-from fencepost.producing.delivery_reports import Fate, Settled
+from fencepost.producing.delivery_reports import DeliveryReport, Settled
 from fencepost.producing.journal import Journal
 
 
@@ -27,7 +27,10 @@ def test_each_line_is_on_disk_when_the_call_returns(tmp_path: Path) -> None:
     assert lines(path) == [header, {"sent": [1, 500]}]
     journal.sent(501, 501, "order-17")
     assert lines(path)[1:] == [{"sent": [1, 500]}, {"sent": [501, 501], "id": "order-17"}]
-    parts = [Settled(1, 500, Fate(Outcome.ACKED)), Settled(501, 501, Fate(Outcome.REFUSED, "too large"))]
+    parts = [
+        Settled(1, 500, DeliveryReport(Outcome.ACKED)),
+        Settled(501, 501, DeliveryReport(Outcome.REFUSED, "too large")),
+    ]
     journal.settled(parts)
     journal.transaction("begin", 3)
     assert lines(path)[3:] == [{"acked": [1, 500]}, {"refused": [501, 501], "why": "too large"}, {"begin": 3}]

@@ -13,7 +13,7 @@ KAFKA = {"bootstrap.servers": "broker:9092"}
 
 
 def declared(guarantee: str | None, acks: str | None = None, transactional_id: str | None = None) -> Declaration:
-    return Declaration.of(guarantee, acks, transactional_id, receipts=True)
+    return Declaration.of(guarantee, acks, transactional_id, delivery_reports=True)
 
 
 @pytest.mark.parametrize(

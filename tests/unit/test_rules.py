@@ -9,12 +9,12 @@ from fencepost.guarantee import ALLOWED, Anomaly, Guarantee, nearest
 from fencepost.model import Merge, Mode
 from fencepost.rules.findings import Hop, broken, require
 from fencepost.rules.reader import reader_findings
-from fencepost.rules.sinks import Face, SinkTraits, choose_face, merge_findings, require_key, sink_findings
+from fencepost.rules.sinks import Capabilities, WritePath, choose_path, merge_findings, require_key, sink_findings
 from fencepost.rules.topics import TopicFacts, loop_findings, topic_findings
 
-POSTGRES = SinkTraits("postgres", frozenset(Face), atomic=True)
-PARQUET = SinkTraits("parquet", frozenset({Face.TABLE}), atomic=False)
-TERMINAL = SinkTraits("terminal", frozenset({Face.PARTITION}), atomic=False, durable=False)
+POSTGRES = Capabilities("postgres", frozenset(WritePath), atomic=True)
+PARQUET = Capabilities("parquet", frozenset({WritePath.STAGED}), atomic=False)
+TERMINAL = Capabilities("terminal", frozenset({WritePath.DIRECT}), atomic=False, durable=False)
 SAFE_TOPIC = TopicFacts("orders", replication_factor=3, min_insync_replicas=2)
 
 
@@ -71,11 +71,11 @@ def test_a_topic_that_can_lose_acknowledged_records_is_refused(
 
 
 def test_the_face_follows_the_plan_and_the_sink() -> None:
-    assert choose_face(POSTGRES, wide_node=None) is Face.PARTITION
-    assert choose_face(POSTGRES, wide_node="Exchange") is Face.TABLE
-    assert choose_face(PARQUET, wide_node=None) is Face.TABLE
+    assert choose_path(POSTGRES, wide_node=None) is WritePath.DIRECT
+    assert choose_path(POSTGRES, wide_node="Exchange") is WritePath.STAGED
+    assert choose_path(PARQUET, wide_node=None) is WritePath.STAGED
     with pytest.raises(Usage, match="Exchange"):
-        choose_face(TERMINAL, wide_node="Exchange")
+        choose_path(TERMINAL, wide_node="Exchange")
 
 
 def test_every_anomaly_has_a_ruling_under_every_word() -> None:

@@ -12,9 +12,9 @@ import pytest
 from fencepost.delivery import nobody
 from fencepost.engines.python.handler import IN_DOUBT, PUT_BACK, HandlerFailed
 from fencepost.engines.python.mirroring import GroupMirror
-from fencepost.engines.python.offset_store import Aside
+from fencepost.engines.python.offset_store import MemberHooks
 from fencepost.engines.python.settings import ConsumerSettings
-from fencepost.engines.python.sink_offset_store import Carriage, StoreKeeper
+from fencepost.engines.python.sink_offset_store import SinkDelivery, SinkOffsetStore
 from fencepost.errors import Fenced, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.offsets import TopicReader
@@ -65,17 +65,17 @@ class Broken:
 
 def test_a_mirror_that_fails_holds_nothing_up_and_every_batch_is_told() -> None:
     memory, told = Memory(), list[Landed]()
-    carriage = Carriage(
+    delivery = SinkDelivery(
         Guarantee.EXACTLY_ONCE,
         lambda: Store(memory),
-        lambda _place, messages, _aside: messages,
+        lambda _place, messages, _hooks: messages,
         uuid4(),
         landed=lambda _batch, landed: told.append(landed),
     )
     settings = ConsumerSettings({}, "orders", "mail", Guarantee.EXACTLY_ONCE)
-    aside = Aside(Event(), lambda work: work(), nobody, lambda: None)
+    aside = MemberHooks(Event(), lambda work: work(), nobody, lambda: None)
     mirror = cast(GroupMirror, Broken())
-    keeper = StoreKeeper(settings, carriage, cast(TopicReader, Topic()), aside, mirror)
+    keeper = SinkOffsetStore(settings, delivery, cast(TopicReader, Topic()), aside, mirror)
     keeper.take([ORDERS])
     for start in (0, 2):
         batch: Batch[Any] = Batch({ORDERS: Span(start, start + 2)}, [start, start + 1], Tenure("mail", uuid4(), 0, {}))
@@ -105,8 +105,8 @@ def carried(store: Store) -> None:
     """One batch at most once, from 0 to 2."""
     run = uuid4()
     store.take_over("mail", run, {ORDERS: 0}, {})
-    carriage = Carriage(Guarantee.AT_MOST_ONCE, lambda: store, lambda _place, messages, _aside: messages, run)
-    carriage.carry(Batch({ORDERS: Span(0, 2)}, [], Tenure("mail", run, 1, {ORDERS: 0})), store, nobody)
+    delivery = SinkDelivery(Guarantee.AT_MOST_ONCE, lambda: store, lambda _place, messages, _hooks: messages, run)
+    delivery.carry(Batch({ORDERS: Span(0, 2)}, [], Tenure("mail", run, 1, {ORDERS: 0})), store, nobody)
 
 
 def test_at_most_once_a_handler_that_fails_is_told_that_the_position_was_put_back() -> None:

@@ -219,4 +219,4 @@ def test_a_renewal_whose_answer_was_lost_is_not_a_fence() -> None:
     tenure = store.take_over("p", uuid4(), {ORDERS: 0}, {})
     token: UUID = uuid4()
     store.renew(tenure, token)
-    assert store.renew(tenure, token).run == token
+    assert store.renew(tenure, token).token == token

@@ -1,4 +1,4 @@
-"""What a run would do, said without moving anything: the guarantee hop by hop, the settings, the face, the start."""
+"""What a run would do, said without moving anything: the guarantee hop by hop, the settings, the path, the start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from fencepost.admin.stored import Standing, standing
+from fencepost.admin.stored import StoredState, stored_state
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
@@ -15,14 +15,14 @@ from fencepost.kafka.topics import topic_facts, topic_id_and_partitions
 from fencepost.model import Merge, Mode, TopicPartition
 from fencepost.rows.shape import Preview
 from fencepost.rules.findings import Finding, require
-from fencepost.rules.producer import Acks, producer_footing
+from fencepost.rules.producer import Acks, required_producer_settings
 from fencepost.rules.reader import reader_findings
-from fencepost.rules.sinks import Face, choose_face, merge_findings, require_key, require_letters, sink_findings
+from fencepost.rules.sinks import WritePath, choose_path, merge_findings, require_key, require_letters, sink_findings
 from fencepost.rules.topics import loop_findings, topic_findings
-from fencepost.sinks.kafka.capabilities import TRAITS as KAFKA
+from fencepost.sinks.kafka.capabilities import CAPABILITIES as KAFKA
 from fencepost.sinks.kafka.outputs import require_columns
 from fencepost.sinks.postgres import dead_letters
-from fencepost.sinks.postgres.capabilities import TRAITS as POSTGRES
+from fencepost.sinks.postgres.capabilities import CAPABILITIES as POSTGRES
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.connection import WRITER_SETTINGS
 from fencepost.sinks.postgres.reading import reader
@@ -30,7 +30,7 @@ from fencepost.sinks.postgres.repeated import PLACE
 from fencepost.sinks.postgres.table import fit_columns, require_temporary, unique_indexes
 from fencepost.spec import EngineName, KafkaOptions, PipelineSpec, SinkFormat
 
-TRAITS = {SinkFormat.POSTGRES: POSTGRES, SinkFormat.KAFKA: KAFKA}
+CAPABILITIES = {SinkFormat.POSTGRES: POSTGRES, SinkFormat.KAFKA: KAFKA}
 
 READER_WHY = {
     Guarantee.AT_MOST_ONCE: "each partition's position moves first and its rows are written then; a retry finds it "
@@ -92,8 +92,8 @@ class Plan:
     engine: str
     hops: list[HopPlan]
     settings: Mapping[str, str]
-    face: str
-    face_why: str
+    path: str
+    path_why: str
     columns: Mapping[str, str]
     target: str
     target_exists: bool | None = None  # None: not looked at
@@ -107,23 +107,23 @@ def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
     require(spec.guarantee, [*reader_findings(spec.reader_settings), *_loops(spec)])
     seen = trial(spec)
     merge = spec.sink.options.merge
-    traits = TRAITS[spec.sink.format]
+    capabilities = CAPABILITIES[spec.sink.format]
     require_key(merge, seen.columns.names, seen.provenance)
-    require(spec.guarantee, [*sink_findings(traits), *merge_findings(merge, seen.provenance)])
+    require(spec.guarantee, [*sink_findings(capabilities), *merge_findings(merge, seen.provenance)])
     if spec.brake is not None:
-        require_letters(traits, seen.provenance)
-    face = choose_face(traits, seen.wide_node)
+        require_letters(capabilities, seen.provenance)
+    path = choose_path(capabilities, seen.wide_node)
     plan = Plan(
         pipeline=spec.name,
         guarantee=spec.guarantee.value,
         engine=spec.engine.value,
-        hops=_hops(spec, merge, face),
+        hops=_hops(spec, merge, path),
         settings={**seen.settings, **_writer_settings(spec)},
-        face="direct" if face is Face.PARTITION else "staged",
-        face_why=DIRECT_WHY[spec.engine] if face is Face.PARTITION else staged_why(seen.wide_node),
+        path=path.value,
+        path_why=DIRECT_WHY[spec.engine] if path is WritePath.DIRECT else staged_why(seen.wide_node),
         columns=_columns(spec, seen.columns),
         target=spec.sink.options.name,
-        warnings=_warnings(seen, merge, face),
+        warnings=_warnings(seen, merge, path),
     )
     return plan if offline else _against_the_world(spec, plan, seen.columns)
 
@@ -135,7 +135,7 @@ def staged_why(node: str | None) -> str:
     )
 
 
-def _warnings(seen: Preview, merge: Merge | None, face: Face) -> list[str]:
+def _warnings(seen: Preview, merge: Merge | None, path: WritePath) -> list[str]:
     warnings = [] if seen.provenance else [NO_PROVENANCE]
     if seen.within_batch:
         warnings.append(
@@ -143,7 +143,7 @@ def _warnings(seen: Preview, merge: Merge | None, face: Face) -> list[str]:
             "rows of two batches are not put together"
         )
     upsert = merge is not None and merge.mode is Mode.UPSERT and not merge.order_by
-    if upsert and face is Face.TABLE and not seen.provenance:
+    if upsert and path is WritePath.STAGED and not seen.provenance:
         warnings.append(ANY_OF_A_KEY)
     return warnings
 
@@ -159,13 +159,13 @@ def trial(spec: PipelineSpec) -> Preview:
     return on_spark(spec)
 
 
-def _hops(spec: PipelineSpec, merge: Merge | None, face: Face) -> list[HopPlan]:
+def _hops(spec: PipelineSpec, merge: Merge | None, path: WritePath) -> list[HopPlan]:
     function = spec.transform is not None and spec.transform.sql is None
     gone = "stop the run" if spec.source.fail_on_data_loss else "are gone over, and counted"
     return [
         HopPlan("topic to reader", f"only committed records are read; records that are gone {gone}"),
         *([HopPlan("transform", OWN_EFFECTS)] if function else []),
-        HopPlan("reader to sink", (READER_WHY if face is Face.PARTITION else STAGED_WHY)[spec.guarantee]),
+        HopPlan("reader to sink", (READER_WHY if path is WritePath.DIRECT else STAGED_WHY)[spec.guarantee]),
         *([HopPlan("rows of one key", merge_why(merge, spec.guarantee))] if merge else []),
         HopPlan("bad records", _bad_records(spec)),
     ]
@@ -180,8 +180,8 @@ def _bad_records(spec: PipelineSpec) -> str:
 def _writer_settings(spec: PipelineSpec) -> dict[str, str]:
     if spec.sink.format is SinkFormat.POSTGRES:
         return {f"postgresql {name}": value for name, value in WRITER_SETTINGS.items()}
-    footing = producer_footing(Guarantee.EXACTLY_ONCE, Acks.QUORUM)
-    return {f"producer {one.name}": one.value for one in footing if one.value}
+    required = required_producer_settings(Guarantee.EXACTLY_ONCE, Acks.QUORUM)
+    return {f"producer {one.name}": one.value for one in required if one.value}
 
 
 def _columns(spec: PipelineSpec, columns: pa.Schema) -> dict[str, str]:
@@ -211,7 +211,7 @@ def _moved(spec: PipelineSpec, stored: Collection[TopicPartition], now: Iterable
     return [PARTITIONS_ADDED] if added and merge and merge.mode is Mode.UPSERT and not merge.order_by else []
 
 
-def _other_topics(spec: PipelineSpec, stored: Standing) -> Iterator[str]:
+def _other_topics(spec: PipelineSpec, stored: StoredState) -> Iterator[str]:
     read = {row.topic for row in stored.rows}
     for topic in stored.taken_out(spec):
         yield f"topic {topic} was read before and is not in the file any more: its positions are kept, and wait"
@@ -257,7 +257,7 @@ def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Pl
     with Cluster(spec.kafka) as cluster:
         topic = TopicReader(cluster, *spec.source.origins)
         fitting, exists = _target(spec, cluster, columns)
-        stored = standing(spec)
+        stored = stored_state(spec)
         stored.require_same(spec.name, topic.topic_ids)
         resume = topic.positions(stored.positions, spec.source.start, skip_gone=not spec.source.fail_on_data_loss)
         ends = topic.ends(resume)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from fencepost.admin.stored import set_positions, standing
+from fencepost.admin.stored import set_positions, stored_state
 from fencepost.errors import Usage
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import Start, TopicReader, by_place, require_held
@@ -72,7 +72,7 @@ def propose(spec: PipelineSpec, to: Start, topic: str | None = None, complete: b
     Raises Usage for a topic that is not the pipeline's, and for offsets that it does not hold.
     """
     topics = [spec.source.one(topic)] if topic else list(spec.source.origins)
-    found = standing(spec)
+    found = stored_state(spec)
     named = by_place(to, topics) if isinstance(to, Mapping) else None
     with Cluster(spec.kafka) as cluster:
         reader = TopicReader(cluster, *topics)

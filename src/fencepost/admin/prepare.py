@@ -12,7 +12,7 @@ from fencepost.rows.shape import Preview
 from fencepost.rules.sinks import require_key
 from fencepost.sinks.postgres import dead_letters, ledger
 from fencepost.sinks.postgres.connection import Connection, connect
-from fencepost.sinks.postgres.grants import Kind, Rights, database_of, grant, place_of
+from fencepost.sinks.postgres.grants import Grant, Kind, database_of, grant, place_of
 from fencepost.sinks.postgres.reading import exists
 from fencepost.sinks.postgres.table import fit_columns, located, make_table
 from fencepost.spec import OnError, PipelineSpec, PostgresOptions
@@ -28,7 +28,7 @@ class Prepared:
     made: list[str]
     there: list[str]
     role: str | None
-    granted: list[Rights]
+    granted: list[Grant]
 
 
 def prepare(spec: PipelineSpec, role: str | None) -> Prepared:
@@ -58,21 +58,21 @@ def _targets(spec: PipelineSpec, table: str) -> list[str]:
     return [table, dead_letters.table_for(table)] if spec.on_error is OnError.DEAD_LETTER else [table]
 
 
-def _needed(connection: Connection, spec: PipelineSpec, seen: Preview, table: str) -> Iterator[Rights]:
+def _needed(connection: Connection, spec: PipelineSpec, seen: Preview, table: str) -> Iterator[Grant]:
     """All that a run asks for, no more: docs/security.md has the same as a table."""
     options, schema = spec.postgres, spec.postgres.ledger_schema
     looks_again = spec.guarantee is Guarantee.AT_LEAST_ONCE  # for rows that a unique index has already
     temporary = ("TEMPORARY",) if options.merge or looks_again else ()
-    yield Rights(Kind.DATABASE, (database_of(connection),), ("CONNECT", *temporary))
-    yield Rights(Kind.SCHEMA, (schema,), ("USAGE", "CREATE") if seen.wide_node else ("USAGE",))
-    yield Rights(Kind.TABLE, (schema, "pipelines"), ("SELECT", "INSERT", "UPDATE"))
-    yield Rights(Kind.TABLE, (schema, "positions"), ("SELECT", "INSERT", "UPDATE"))
-    yield Rights(Kind.TABLE, (schema, "spans"), ("SELECT", "INSERT", "UPDATE", "DELETE"))
+    yield Grant(Kind.DATABASE, (database_of(connection),), ("CONNECT", *temporary))
+    yield Grant(Kind.SCHEMA, (schema,), ("USAGE", "CREATE") if seen.wide_node else ("USAGE",))
+    yield Grant(Kind.TABLE, (schema, "pipelines"), ("SELECT", "INSERT", "UPDATE"))
+    yield Grant(Kind.TABLE, (schema, "positions"), ("SELECT", "INSERT", "UPDATE"))
+    yield Grant(Kind.TABLE, (schema, "spans"), ("SELECT", "INSERT", "UPDATE", "DELETE"))
     target = place_of(connection, table)
-    yield Rights(Kind.SCHEMA, target[:1], ("USAGE",))
-    yield Rights(Kind.TABLE, target, _of_the_target(options))
+    yield Grant(Kind.SCHEMA, target[:1], ("USAGE",))
+    yield Grant(Kind.TABLE, target, _of_the_target(options))
     if spec.on_error is OnError.DEAD_LETTER:
-        yield Rights(Kind.TABLE, place_of(connection, dead_letters.table_for(table)), ("INSERT",))
+        yield Grant(Kind.TABLE, place_of(connection, dead_letters.table_for(table)), ("INSERT",))
 
 
 def _of_the_target(options: PostgresOptions) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from fencepost.admin.stored import standing
+from fencepost.admin.stored import stored_state
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
 from fencepost.model import TopicPartition
@@ -41,7 +41,7 @@ def pipeline_status(spec: PipelineSpec) -> PipelineStatus:
     with Cluster(spec.kafka) as cluster:
         topic = TopicReader(cluster, *spec.source.origins)
         first, end = topic.bounds(topic.require_same())
-    found = standing(spec)
+    found = stored_state(spec)
     stored = {TopicPartition(row.topic, row.partition): row for row in found.rows}
     did = found.activity
     partitions = []

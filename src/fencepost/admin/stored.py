@@ -23,7 +23,7 @@ from fencepost.spec import KafkaOptions, PipelineSpec, PostgresOptions
 
 
 @dataclass(frozen=True)
-class Standing:
+class StoredState:
     """Where a pipeline is, and what it did of late."""
 
     rows: list[StoredPosition]
@@ -43,7 +43,7 @@ class Standing:
         return sorted({row.topic for row in self.rows}.difference(spec.source.origins))
 
 
-def standing(spec: PipelineSpec) -> Standing:
+def stored_state(spec: PipelineSpec) -> StoredState:
     """Takes nothing over, and changes nothing."""
     match spec.sink.options:
         case PostgresOptions() as options:
@@ -51,12 +51,12 @@ def standing(spec: PipelineSpec) -> Standing:
                 rows = stored_positions(connection, options.ledger_schema, spec.name)
                 did = activity(connection, options.ledger_schema, spec.name)
                 word = last_guarantee(connection, options.ledger_schema, spec.name)
-            return Standing(rows, did, Guarantee(word) if word else None)
+            return StoredState(rows, did, Guarantee(word) if word else None)
         case KafkaOptions() as options:
             with closing(_topics(spec, options)) as store:
                 stands = sorted(store.stands(spec.name).items())
             found = [StoredPosition(*at, one.position, one.run, one.epoch, None, one.topic_id) for at, one in stands]
-            return Standing(found, None)
+            return StoredState(found, None)
 
 
 def set_positions(
@@ -80,4 +80,4 @@ def set_positions(
 
 
 def _topics(spec: PipelineSpec, options: KafkaOptions) -> KafkaStore:
-    return KafkaStore(KafkaSettings(spec.kafka, spec.name, options.targets, keeper=options.group))
+    return KafkaStore(KafkaSettings(spec.kafka, spec.name, options.targets, ledger_group=options.group))

@@ -53,17 +53,17 @@ class Loader(Protocol):
     def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None: ...
 
 
-def audit(request: AuditRequest, patience: float | None = None) -> Audit:
+def audit(request: AuditRequest, timeout: float | None = None) -> Audit:
     """Raises Usage and NotLetIn; whatever else goes wrong leaves the verdict open, and never passes for a good one."""
     try:
-        waited = patience is None or drained(request, patience)
+        waited = timeout is None or drained(request, timeout)
         found = audit_scope(request, find_scope(request))
     except (Usage, NotLetIn):
         raise
     except FencepostError as error:
         return Audit(request.guarantee, "", [], undecided=str(error))
     if not waited:
-        found.undecided = f"the pipeline did not drain within {patience:g} s"
+        found.undecided = f"the pipeline did not drain within {timeout:g} s"
     return found
 
 

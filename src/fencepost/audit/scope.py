@@ -94,12 +94,12 @@ def committed_ends(cluster: Cluster, partitions: list[TopicPartition]) -> dict[T
     return offsets_at(cluster, partitions, latest, IsolationLevel.READ_COMMITTED)
 
 
-def drained(request: AuditRequest, patience: float) -> bool:
+def drained(request: AuditRequest, timeout: float) -> bool:
     """Wait until the pipeline has read what the topic holds now; False when it has not within that time."""
     with Cluster(request.kafka) as cluster:
         topic = TopicReader(cluster, *request.topics)
         ends = committed_ends(cluster, topic.require_same())
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while not _reached(request, topic, ends):
         if time.monotonic() > deadline:
             return False

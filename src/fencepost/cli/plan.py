@@ -51,7 +51,7 @@ def _say(plan: Plan) -> None:
     say(f"{plan.pipeline}: {plan.guarantee}, engine {plan.engine}")
     for hop in plan.hops:
         say(f"  {hop.hop}: {hop.why}")
-    say(f"face: {plan.face}; {plan.face_why}")
+    say(f"path: {plan.path}; {plan.path_why}")
     state = {True: "exists and fits", False: "will be made", None: "not looked at"}[plan.target_exists]
     say(f"target {plan.target}: {state}")
     for name, kind in plan.columns.items():

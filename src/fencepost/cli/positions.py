@@ -22,10 +22,10 @@ app = typer.Typer(help="Show where a pipeline is, or put it elsewhere.", no_args
 @app.command()
 def show(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
     """Show the stored position of each partition: the next offset to be read."""
-    from fencepost.admin.stored import standing
+    from fencepost.admin.stored import stored_state
 
     pipeline = pipeline_spec(spec)
-    rows = standing(pipeline).rows
+    rows = stored_state(pipeline).rows
     if output is OutputFormat.JSON:
         positions = [{"topic": row.topic, "partition": row.partition, "position": row.position} for row in rows]
         emit_json({"pipeline": pipeline.name, "positions": positions})

@@ -124,7 +124,7 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
     kafka = connection.kafka_settings()
     from fencepost.cli.produce_output import ProduceOutput
     from fencepost.producing.batches import Limits
-    from fencepost.producing.resume import Errand, Run
+    from fencepost.producing.resume import ProduceJob, Run
     from fencepost.producing.sources.layouts import Layout
     from fencepost.producing.sources.lines import Reading
     from fencepost.rules.producer import Acks
@@ -134,7 +134,7 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
     source = _numbers(count, keys, size, series) if count is not None else _lines(file, reading)
     own_name = name or ("orders" if count is not None else _path_name(file))
     limits = Limits(records=batch, chunk=5_000 if source.fingerprint else 1, rate=rate)
-    errand = Errand(
+    job = ProduceJob(
         topic,
         guarantee,
         own_name,
@@ -145,7 +145,7 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
         skip_refused=errors is OnError.SKIP,
     )
     _make_topic(connection, topic)
-    ProduceOutput(output is OutputFormat.JSON, errand, source, count).show(Run(kafka, errand, source))
+    ProduceOutput(output is OutputFormat.JSON, job, source, count).show(Run(kafka, job, source))
 
 
 def _numbers(count: int, keys: int, size: int, series: str | None) -> Source:

@@ -15,7 +15,7 @@ from fencepost.errors import FencepostError
 from fencepost.guarantee import Guarantee
 from fencepost.machine.counting import count
 from fencepost.producing.carrying import Carried, Carrier
-from fencepost.producing.resume import Errand, Run
+from fencepost.producing.resume import ProduceJob, Run
 from fencepost.producing.sources.files import Files
 from fencepost.producing.sources.piped import Piped
 from fencepost.producing.sources.source import Source
@@ -27,9 +27,9 @@ _SHOWN = 20  # broken lines and refused events that are named one by one
 class ProduceOutput:
     """The outside of one run."""
 
-    def __init__(self, as_json: bool, errand: Errand, source: Source, count: int | None) -> None:
+    def __init__(self, as_json: bool, job: ProduceJob, source: Source, count: int | None) -> None:
         self._as_json = as_json
-        self._errand = errand
+        self._job = job
         self._source = source
         self._count = count
 
@@ -60,7 +60,7 @@ class ProduceOutput:
 
     def _summary(self, run: Run, carried: Carried, skipped: int, error: FencepostError | None) -> dict[str, Any]:
         return {
-            "topic": self._errand.topic,
+            "topic": self._job.topic,
             "guarantee": run.producer.guarantee.value,
             "sent": carried.sent,
             "acked": carried.acked,
@@ -72,13 +72,13 @@ class ProduceOutput:
         }
 
     def _sentence(self, carried: Carried, run: Run) -> str:
-        topic = self._errand.topic
-        if self._errand.guarantee is Guarantee.AT_MOST_ONCE:
+        topic = self._job.topic
+        if self._job.guarantee is Guarantee.AT_MOST_ONCE:
             said = f"{count(carried.unknown, 'event')} sent to {topic}; nobody was asked to acknowledge them"
-        elif self._errand.guarantee is Guarantee.EXACTLY_ONCE:
+        elif self._job.guarantee is Guarantee.EXACTLY_ONCE:
             said = f"{count(carried.acked, 'event')} in {topic}, committed together with their position"
         else:
-            whom = "leaders alone" if self._errand.acks is Acks.LEADER else "in-sync replicas"
+            whom = "leaders alone" if self._job.acks is Acks.LEADER else "in-sync replicas"
             said = f"{count(carried.acked, 'event')} in {topic}, acknowledged by the {whom}"
         if run.resumed_at is not None:
             before = count(run.resumed_at["number"], "line" if self._count is None else "event")
@@ -100,7 +100,7 @@ class ProduceOutput:
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=progress_console, transient=True) as shown:
-            task = shown.add_task(self._errand.topic, total=self._count, rate=0.0, acked=0, in_flight=0)
+            task = shown.add_task(self._job.topic, total=self._count, rate=0.0, acked=0, in_flight=0)
             begin = monotonic()
 
             def see(carrier: Carrier) -> None:
@@ -113,6 +113,6 @@ class ProduceOutput:
 
     def _acked(self, carried: Carried, answered: int) -> int:
         """So far. In a transaction its commit decides; outside of one every answer counts, if any was asked for."""
-        if self._errand.guarantee in (Guarantee.AT_MOST_ONCE, Guarantee.EXACTLY_ONCE):
+        if self._job.guarantee in (Guarantee.AT_MOST_ONCE, Guarantee.EXACTLY_ONCE):
             return carried.acked
         return max(answered - carried.refused - carried.unknown, carried.acked)

@@ -76,8 +76,8 @@ def status(home: HomeOption = None, output: FormatOption = OutputFormat.TEXT) ->
         raise Unreachable(f"no stack in {stack.home}", "`fencepost up` starts one")
     if found.missing:
         raise Unreachable(f"not up: {', '.join(found.missing)}", "`fencepost up` starts what is down")
-    if found.strays:
-        raise Unreachable(f"processes that nothing remembers: {found.strays}", "`fencepost up` ends them")
+    if found.orphans:
+        raise Unreachable(f"processes that nothing remembers: {found.orphans}", "`fencepost up` ends them")
 
 
 def _show(found: Status, output: OutputFormat) -> None:

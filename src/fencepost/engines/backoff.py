@@ -11,7 +11,7 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 ONCE_GIVES_UP_AFTER = 300.0  # seconds without progress; a run that goes on for ever never gives up
 
 
-class Patience:
+class Backoff:
     """Of one run: with `once` it ends, else it does not."""
 
     def __init__(self, once: bool) -> None:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 CONTACT_SECONDS = 6.0  # for the first answer, so that a wrong address is told while somebody still looks
 ANSWER_SECONDS = 5.0  # for one broker's answer after that
-PATIENCE_SECONDS = 20.0  # for an answer by whoever takes its place
+TIMEOUT_SECONDS = 20.0  # for an answer by whoever takes its place
 _AT_ONCE = 8  # brokers
 _TRIES = 10  # to reach one broker: the driver chooses by itself whom it asks
 _GLANCE_SECONDS = 1.0  # between two looks at why there is no answer yet
@@ -168,7 +168,7 @@ class Cluster:
 
     def _insist(self, answer: Callable[[], T], subject: str) -> T:
         """Ask again while nobody answers: a broker may just have died, and another takes its place."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             try:
                 return answer()

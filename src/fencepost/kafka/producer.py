@@ -24,7 +24,7 @@ from fencepost.kafka.errors import NO_ANSWER, NotLetIn, failure
 from fencepost.model import Outcome
 
 CALL_SECONDS = 10.0  # for one call of a transaction; it is repeated while the driver says that it may be
-PATIENCE_SECONDS = 90.0  # for a transaction's call and all its repetitions
+TIMEOUT_SECONDS = 90.0  # for a transaction's call and all its repetitions
 _POLL_SECONDS = 0.005  # without receipts nothing wakes up whoever waits for the last answer
 _IDLE_SECONDS = 0.5
 _STRAGGLERS = ("EndTxn", "TxnOffsetCommit")  # repeated, an earlier one may still arrive, in the next transaction
@@ -197,7 +197,7 @@ class Client:
 
     def _insist(self, call: Callable[[float], object]) -> None:
         """Call again while that is allowed. Raises Aborting where the driver wants the transaction aborted."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             try:
                 call(CALL_SECONDS)

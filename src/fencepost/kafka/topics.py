@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.kafka.client import ANSWER_SECONDS, PATIENCE_SECONDS, Cluster, wait_until
+from fencepost.kafka.client import ANSWER_SECONDS, TIMEOUT_SECONDS, Cluster, wait_until
 from fencepost.kafka.errors import Forbidden, Missing
 from fencepost.kafka.names import did_you_mean, require_topic
 from fencepost.model import TopicPartition
@@ -149,7 +149,7 @@ def create_topic(cluster: Cluster, request: TopicRequest) -> None:
             f"give --replication-factor {brokers}, or start more brokers",
         )
     new = NewTopic(name, request.partitions, request.replication_factor, config=request.full_config())
-    cluster.tell(lambda: cluster.admin.create_topics([new], request_timeout=PATIENCE_SECONDS)[name], f"topic {name}")
+    cluster.tell(lambda: cluster.admin.create_topics([new], request_timeout=TIMEOUT_SECONDS)[name], f"topic {name}")
     if not wait_until(lambda: _is_complete(cluster, request), SETTLE_SECONDS):
         raise Unreachable(
             f"topic {name} is made, but {SETTLE_SECONDS:.0f} s later not every in-sync set is full",
@@ -161,7 +161,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
     """Remove the topic with all its records; on return it is gone. Raises Usage, with the nearest name."""
     try:
         cluster.tell(
-            lambda: cluster.admin.delete_topics([name], request_timeout=PATIENCE_SECONDS)[name], f"topic {name}"
+            lambda: cluster.admin.delete_topics([name], request_timeout=TIMEOUT_SECONDS)[name], f"topic {name}"
         )
     except Missing as error:
         raise _unknown_topic(cluster, name) from error

@@ -82,11 +82,11 @@ def _make(runtime: Runtime, archive: Path, folder: Path, progress: Progress) -> 
     with tempfile.TemporaryDirectory(dir=folder, prefix=_PREFIX) as name:
         node = Path(name)
         direct = _configure(node)
-        with process.errand(kafka.formatting(runtime, node, node, kafka.new_id())) as formatting:
+        with process.finishing(kafka.formatting(runtime, node, node, kafka.new_id())) as formatting:
             formatting.wait()
         draft = node / "archive.jsa"
         serving = kafka.serving(runtime, node, node, f"-XX:ArchiveClassesAtExit={draft}")
-        with process.errand(serving) as running:
+        with process.finishing(serving) as running:
             process.until(lambda: running.poll() is not None or kafka.usable({_NODE: direct}, replicas=1), _PATIENCE)
             served = running.poll() is None
             running.send_signal(signal.SIGTERM)
@@ -101,7 +101,7 @@ def _whole(runtime: Runtime, archive: Path, folder: Path) -> bool:
     """Is it all there? Java maps an archive without reading it: one that a full disk cut short would crash it."""
     checked = dataclasses.replace(runtime, archive=archive)
     argv = checked.command("-version", options=["-Xshare:on", "-XX:+VerifySharedSpaces"])
-    with process.errand(Program(argv, folder=folder, log=folder / "out.log", env=runtime.env)) as running:
+    with process.finishing(Program(argv, folder=folder, log=folder / "out.log", env=runtime.env)) as running:
         return running.wait() == 0
 
 

@@ -28,16 +28,16 @@ class Kind(Enum):
     CONTROLLER = signal.SIGINT  # the same to Java
 
 
-Stray = tuple[Identity, Kind]
+Orphan = tuple[Identity, Kind]
 
 
-def find(home: Path, known: Iterable[Identity], database: Path | None = None) -> list[Stray]:
+def find(home: Path, known: Iterable[Identity], database: Path | None = None) -> list[Orphan]:
     """Those of this home that are neither known nor descend from one that is."""
     expected = {member for identity in known for member in process.family(identity)}
     return [stray for stray in _processes(home, database) if stray[0] not in expected]
 
 
-def _processes(home: Path, database: Path | None) -> Iterator[Stray]:
+def _processes(home: Path, database: Path | None) -> Iterator[Orphan]:
     folders = {str(database / name) for name in ("data", "data.draft")} if database else set()
     for entry in psutil.process_iter(["name", "cmdline", "cwd"]):
         words = entry.info["cmdline"] or []
@@ -60,7 +60,7 @@ def _at_work(words: list[str], folder: str | None, home: Path, folders: set[str]
     return postgres.home_option(home) in words or folder in folders or not folders.isdisjoint(words)
 
 
-def end(found: Iterable[Stray]) -> None:
+def end(found: Iterable[Orphan]) -> None:
     everyone = list(found)
     for kind in Kind:
         process.end([identity for identity, its in everyone if its is kind], kind.value, _PATIENCE)

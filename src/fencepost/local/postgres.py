@@ -14,7 +14,7 @@ from fencepost.errors import Unreachable, Usage
 from fencepost.local import postgres_as_root
 from fencepost.local.ports import HOST
 from fencepost.machine import disk
-from fencepost.machine.process import Account, Program, errand
+from fencepost.machine.process import Account, Program, finishing
 
 NAME = "postgres"
 USER, DATABASE = "postgres", "fencepost"  # not a user named as our schema: its tables would be made in there
@@ -73,7 +73,7 @@ class Server:
         argv = [str(self.programs / "postgres"), "--single", "-D", str(self.data), "postgres"]
         alone = Program(argv, folder=self.folder, log=self.log, account=self.account)
         command = f"ALTER ROLE {USER} PASSWORD '{read_password(self.passfile)}'\n"
-        with errand(alone, command) as running:
+        with finishing(alone, command) as running:
             if running.wait() != 0:
                 self.passfile.unlink()
                 raise Unreachable(f"the database's password could not be set anew (see {self.log})")

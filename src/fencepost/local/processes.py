@@ -12,7 +12,7 @@ from fencepost.errors import Unreachable
 from fencepost.local import cds, diagnosis, kafka, orphans, postgres, postgres_as_root, state
 from fencepost.local.interrupts import held_back
 from fencepost.local.kafka import BROKERS, CONTROLLER, NODE_IDS, Runtime
-from fencepost.local.orphans import Stray
+from fencepost.local.orphans import Orphan
 from fencepost.local.ports import listening
 from fencepost.local.state import State
 from fencepost.machine import jars, java, process
@@ -116,7 +116,7 @@ class Processes:
         if (node / "data" / "meta.properties").exists():
             yield
         else:
-            with self._errand(CONTROLLER, kafka.formatting(self.runtime, self.home, node, self.state.cluster_id)):
+            with self._job(CONTROLLER, kafka.formatting(self.runtime, self.home, node, self.state.cluster_id)):
                 yield
         self._serve(CONTROLLER)
 
@@ -128,14 +128,14 @@ class Processes:
             server.mend()
             yield
         else:
-            with self._errand(POSTGRES, server.initialising()):
+            with self._job(POSTGRES, server.initialising()):
                 yield
             server.initialised()
         self._spawn(POSTGRES, server.serving(self.state.nodes[POSTGRES].ports["SQL"]))
 
     @contextmanager
-    def _errand(self, name: str, program: Program) -> Iterator[None]:
-        with process.errand(program) as running:
+    def _job(self, name: str, program: Program) -> Iterator[None]:
+        with process.finishing(program) as running:
             yield
             if running.wait() != 0:
                 raise NodeEnded(name, self._why(name))
@@ -162,7 +162,7 @@ class Processes:
             if not self.identity(name):
                 raise NodeEnded(name, self._why(name))
 
-    def end(self, names: Collection[str], patience: float = _STOPPING) -> None:
+    def end(self, names: Collection[str], timeout: float = _STOPPING) -> None:
         """End them in the order in which they can: brokers, then their controller; PostgreSQL meanwhile."""
         controller = self.identity(CONTROLLER)
         if controller:
@@ -171,20 +171,20 @@ class Processes:
         database = self.identity(POSTGRES) if POSTGRES in names else None
         if database:
             process.send(database, signal.SIGINT)
-        process.end(brokers, signal.SIGTERM, patience if controller else min(patience, _ALONE))
+        process.end(brokers, signal.SIGTERM, timeout if controller else min(timeout, _ALONE))
         if controller and CONTROLLER in names:
-            process.end([controller], signal.SIGTERM, patience)
+            process.end([controller], signal.SIGTERM, timeout)
         if database:
-            process.end([database], signal.SIGINT, patience)
+            process.end([database], signal.SIGINT, timeout)
         for name in names:
             self.state.nodes[name].process = None
 
-    def strays(self) -> list[Stray]:
+    def orphans(self) -> list[Orphan]:
         """What runs in this home without a record."""
         known = [found for name in state.NAMES if (found := self.identity(name))]
         return orphans.find(self.home, known, postgres_as_root.existing(self.home))
 
     def end_strays(self) -> None:
-        if found := self.strays():
+        if found := self.orphans():
             self.progress.note(f"ending {len(found)} process(es) of {self.home} that nothing remembers")
             orphans.end(found)

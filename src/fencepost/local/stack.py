@@ -216,7 +216,7 @@ class Stack:
             return status.Status(
                 self.home,
                 status.look(self._processes),
-                tuple(identity.pid for identity, _kind in self._processes.strays()),
+                tuple(identity.pid for identity, _kind in self._processes.orphans()),
                 self.bootstrap_servers if known else None,
                 self.dsn if known else None,
             )

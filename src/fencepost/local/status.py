@@ -44,7 +44,7 @@ class NodeStatus:
 class Status:
     home: Path
     nodes: tuple[NodeStatus, ...]
-    strays: tuple[int, ...]  # pids of processes of this home that nothing remembers
+    orphans: tuple[int, ...]  # pids of processes of this home that nothing remembers
     bootstrap_servers: str | None  # None: never started
     dsn: str | None
 
@@ -59,7 +59,7 @@ class Status:
             "bootstrap.servers": self.bootstrap_servers,
             "postgres": self.dsn,
             "nodes": [vars(node) for node in self.nodes],
-            "strays": list(self.strays),
+            "orphans": list(self.orphans),
         }
 
 

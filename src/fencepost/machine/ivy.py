@@ -59,7 +59,7 @@ def retrieve(names: Collection[str], folder: Path, progress: Progress) -> Path:
         "-retrieve", f"{jars}/[organisation]--[artifact]-[revision].[ext]",
     ]  # fmt: skip
     program = process.Program(argv, folder=folder, log=log, inherits=True)  # proxies and the like
-    with progress.bar("fetching jars", len(names)) as advance, process.errand(program) as running:
+    with progress.bar("fetching jars", len(names)) as advance, process.finishing(program) as running:
         while not process.until(lambda: running.poll() is not None, 0.2):
             advance(sum(1 for _ in ivy_cache.rglob("*.jar")))
     if running.returncode != 0:

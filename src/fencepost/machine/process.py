@@ -160,20 +160,20 @@ def send_all(identity: Identity, number: signal.Signals) -> list[Identity]:
     return [member for member in family(identity) if send(member, number)]
 
 
-def end(identities: Iterable[Identity], number: signal.Signals, patience: float) -> list[Identity]:
-    """Ask each of them to end and kill, with their descendants, those that do not within `patience`: returned."""
+def end(identities: Iterable[Identity], number: signal.Signals, timeout: float) -> list[Identity]:
+    """Ask each of them to end and kill, with their descendants, those that do not within `timeout`: returned."""
     asked = [identity for identity in identities if send(identity, number)]
     everyone = [member for identity in asked for member in send_all(identity, signal.SIGCONT)]
-    if until(lambda: not any(map(alive, everyone)), patience):
+    if until(lambda: not any(map(alive, everyone)), timeout):
         return []
     killed = [member for member in everyone if send(member, signal.SIGKILL)]
     until(lambda: not any(map(alive, killed)), _GRAVE)
     return killed
 
 
-def until(condition: Callable[[], bool], patience: float, interval: float = POLL) -> bool:
-    """Wait for the condition; False when it did not come true within `patience` seconds."""
-    deadline = time.monotonic() + patience
+def until(condition: Callable[[], bool], timeout: float, interval: float = POLL) -> bool:
+    """Wait for the condition; False when it did not come true within `timeout` seconds."""
+    deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
             return False
@@ -189,7 +189,7 @@ def spawn(program: Program) -> Identity:
 
 
 @contextmanager
-def errand(program: Program, told: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def finishing(program: Program, told: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """Start something that ends by itself, tell it this; killed, with its children, if the block is left before."""
     child = _open(program, detached=False)
     try:

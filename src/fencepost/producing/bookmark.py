@@ -21,7 +21,7 @@ from fencepost.producing.sources.source import Place
 
 LONGEST = 4095  # bytes of metadata that a broker takes by default
 ANSWER_SECONDS = 10.0
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 
 
@@ -47,7 +47,7 @@ class Bookmark:
 
     def read(self) -> Place | None:
         """What is stored. Raises Unreachable, or PositionLost for what no version of ours wrote."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             try:
                 (found,) = self._consumer.committed([DriverPartition(self._topic, 0)], timeout=ANSWER_SECONDS)
@@ -68,7 +68,7 @@ class Bookmark:
         """
         self._answer.clear()
         self._consumer.commit(offsets=self._offsets(place), asynchronous=True)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not self._answer:
             if time.monotonic() > deadline:
                 raise Unknown(f"group {self.group}: no answer to the commit of the source's position")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import KafkaError, Message
 
 from fencepost.model import Outcome
-from fencepost.producing.delivery_reports import Fate
+from fencepost.producing.delivery_reports import DeliveryReport
 from fencepost.producing.events import Event
 
 _Content = tuple[str | None, bytes | None, bytes | None]  # topic, key, value
@@ -26,14 +26,14 @@ class Failures:
         topic: str,
         events: Sequence[Event],
         numbers: Sequence[int],
-        fail: Callable[[int, Fate], None],
-        fate_of: Callable[[KafkaError], Fate],
+        fail: Callable[[int, DeliveryReport], None],
+        fate_of: Callable[[KafkaError], DeliveryReport],
     ) -> None:
         self._topic = topic
         self._events = events
         self._numbers = numbers
         self._fail = fail
-        self._fate_of = fate_of
+        self._report_of = fate_of
         self._alike: dict[_Content, list[int]] = {}
         self._failed: Counter[_Content] = Counter()
 
@@ -43,11 +43,13 @@ class Failures:
         content = (message.topic(), message.key(), message.value())
         alike = self._same(content)
         self._failed[content] += 1
-        fate = self._fate_of(error)
+        report = self._report_of(error)
         if self._failed[content] < len(alike):
-            fate = Fate(Outcome.UNKNOWN, f"one of {len(alike)} events with the same key and value failed: {fate.why}")
+            report = DeliveryReport(
+                Outcome.UNKNOWN, f"one of {len(alike)} events with the same key and value failed: {report.why}"
+            )
         for number in alike:
-            self._fail(number, fate)
+            self._fail(number, report)
 
     def _same(self, content: _Content) -> list[int]:
         if not self._alike:  # the first failure

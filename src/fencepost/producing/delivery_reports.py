@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fencepost.model import Outcome
 
 
-class Fate(NamedTuple):
+class DeliveryReport(NamedTuple):
     """An outcome, and why."""
 
     outcome: Outcome
@@ -20,11 +20,11 @@ class Fate(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """A run of numbers with the same fate, both ends included."""
+    """A run of numbers with the same report, both ends included."""
 
     first: int
     last: int
-    fate: Fate
+    report: DeliveryReport
 
 
 class Sequence(NamedTuple):
@@ -34,7 +34,7 @@ class Sequence(NamedTuple):
     last: int
 
 
-PENDING = Fate(Outcome.UNKNOWN, "no answer yet")
+PENDING = DeliveryReport(Outcome.UNKNOWN, "no answer yet")
 
 
 @dataclass
@@ -45,17 +45,17 @@ class Totals:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     reason: str = ""
 
-    def add(self, fate: Fate, events: int = 1) -> None:
-        self.outcomes[fate.outcome] += events
-        if events and fate.why and not self.reason:
-            self.reason = fate.why
+    def add(self, report: DeliveryReport, events: int = 1) -> None:
+        self.outcomes[report.outcome] += events
+        if events and report.why and not self.reason:
+            self.reason = report.why
 
     @property
     def all_acked(self) -> bool:
         return self.sent == self.outcomes[Outcome.ACKED]
 
 
-class Book:
+class DeliveryReports:
     """The fates of one producer's events. Numbers rise; memory grows with what is open or failed, not with events."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Book:
         self._open: list[Sequence] = []  # sent and not settled
         self._acked: set[int] = set()  # of those, the ones whose answer came
         self._settled: list[Settled] = []
-        self.failed: dict[int, Fate] = {}  # of the open ones
+        self.failed: dict[int, DeliveryReport] = {}  # of the open ones
 
     def sent(self, first: int, last: int) -> None:
         self.totals.sent += last - first + 1
@@ -76,10 +76,10 @@ class Book:
         """One of the open events is in the log."""
         self._acked.add(number)
 
-    def fail(self, number: int, fate: Fate) -> None:
+    def fail(self, number: int, report: DeliveryReport) -> None:
         """One of the open events ended otherwise than the others will. Of a settled one nothing new is learnt."""
         if any(first <= number <= last for first, last in self._open):
-            self.failed[number] = fate
+            self.failed[number] = report
 
     def settle_answered(self) -> list[Settled]:
         """The events before the first that still waits for its answer are settled. Returns them in ranges."""
@@ -90,55 +90,55 @@ class Book:
             while reached <= last and (reached in self._acked or reached in self.failed):
                 reached += 1
             if reached > first:
-                done += self._close(first, reached - 1, Fate(Outcome.ACKED))
+                done += self._close(first, reached - 1, DeliveryReport(Outcome.ACKED))
             if reached <= last:
                 self._open[0] = Sequence(reached, last)
                 break
             self._open.pop(0)
         return done
 
-    def settle(self, fate: Fate) -> list[Settled]:
-        """Everything that is open has this fate now, but for what failed. Returns it in ranges."""
-        done = [part for first, last in self._open for part in self._close(first, last, fate)]
+    def settle(self, report: DeliveryReport) -> list[Settled]:
+        """Everything that is open has this report now, but for what failed. Returns it in ranges."""
+        done = [part for first, last in self._open for part in self._close(first, last, report)]
         self._open.clear()
         return done
 
-    def _close(self, first: int, last: int, fate: Fate) -> list[Settled]:
+    def _close(self, first: int, last: int, report: DeliveryReport) -> list[Settled]:
         parts: list[Settled] = []
         start = first
         for number in sorted(number for number in self.failed if first <= number <= last):
             if start < number:
-                parts.append(Settled(start, number - 1, fate))
+                parts.append(Settled(start, number - 1, report))
             parts.append(Settled(number, number, self.failed.pop(number)))
             start = number + 1
         if start <= last:
-            parts.append(Settled(start, last, fate))
+            parts.append(Settled(start, last, report))
         self._acked.difference_update(range(first, last + 1) if self._acked else ())
         for part in parts:
-            self.totals.add(part.fate, part.last - part.first + 1)
+            self.totals.add(part.report, part.last - part.first + 1)
             self._note(part)
         return parts
 
     def _note(self, one: Settled) -> None:
-        """A later fate of the same number replaces an earlier one: an aborted event was sent again."""
+        """A later report of the same number replaces an earlier one: an aborted event was sent again."""
         while self._settled and self._settled[-1].first >= one.first:
             self._settled.pop()
         before = self._settled[-1] if self._settled else None
-        if before and before.last >= one.first - 1 and before.fate == one.fate:
-            self._settled[-1] = Settled(before.first, one.last, one.fate)
+        if before and before.last >= one.first - 1 and before.report == one.report:
+            self._settled[-1] = Settled(before.first, one.last, one.report)
         else:
             self._settled.append(one)
 
-    def fate(self, number: int) -> Fate:
+    def report(self, number: int) -> DeliveryReport:
         """What is known of an event by now."""
         if number in self.failed:
             return self.failed[number]
         if number in self._acked:
-            return Fate(Outcome.ACKED)
+            return DeliveryReport(Outcome.ACKED)
         if any(first <= number <= last for first, last in self._open):
             return PENDING
         at = bisect_right(self._settled, number, key=lambda one: one.first) - 1
-        return self._settled[at].fate if at >= 0 and self._settled[at].last >= number else PENDING
+        return self._settled[at].report if at >= 0 and self._settled[at].last >= number else PENDING
 
 
 def runs(numbers: Numbers[int]) -> Iterator[tuple[int, int]]:

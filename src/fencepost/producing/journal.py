@@ -139,5 +139,5 @@ class NoJournal:
 
 
 def _line(part: Settled) -> dict[str, object]:
-    line: dict[str, object] = {part.fate.outcome.value: [part.first, part.last]}
-    return line | {"why": part.fate.why} if part.fate.why else line
+    line: dict[str, object] = {part.report.outcome.value: [part.first, part.last]}
+    return line | {"why": part.report.why} if part.report.why else line

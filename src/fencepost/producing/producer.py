@@ -15,10 +15,10 @@ from fencepost.kafka.config.producer import Declaration, largest_record
 from fencepost.kafka.names import require_topic
 from fencepost.kafka.producer import Aborting, Client
 from fencepost.model import Outcome
-from fencepost.producing.delivery_reports import Fate, Totals
+from fencepost.producing.delivery_reports import DeliveryReport, Totals
 from fencepost.producing.events import Event, Headers, require_id
 from fencepost.producing.journal import Journal, NoJournal
-from fencepost.producing.sender import Handle, Outbox
+from fencepost.producing.sender import Handle, Sender
 from fencepost.rules.producer import Acks
 
 
@@ -40,7 +40,7 @@ class Producer:
         transactional_id: str | None = None,
         journal: Path | str | None = None,
         identify: Callable[[bytes | None], str] | None = None,
-        receipts: bool = True,
+        delivery_reports: bool = True,
     ) -> None:
         """Connects, and looks at the topic.
 
@@ -50,14 +50,14 @@ class Producer:
         Raises Usage, UnsupportedGuarantee where the topic cannot carry the promise, Unreachable.
         """
         self.topic = require_topic(topic)
-        self._declaration = Declaration.of(guarantee, acks, transactional_id, receipts)
+        self._declaration = Declaration.of(guarantee, acks, transactional_id, delivery_reports)
         self._settings = self._declaration.settings(kafka)
         with Cluster(kafka) as cluster:
             self._declaration.require_topic(cluster, topic)
             self._settings |= largest_record(cluster, topic, self._settings)
         self._identify = identify
         lines = Journal(journal, topic, self.guarantee.value) if journal else NoJournal()
-        self._outbox = Outbox(topic, self._declaration, kafka, lines)
+        self._sender = Sender(topic, self._declaration, kafka, lines)
         self._transactions = 0
         self._ended = False  # has the client ended a transaction already?
         self._stopped: FencepostError | None = None
@@ -71,16 +71,16 @@ class Producer:
     @property
     def producer_id(self) -> str:
         """With an event's number, the id that it carries."""
-        return self._outbox.producer_id
+        return self._sender.producer_id
 
     def adopt(self, producer_id: str) -> None:
         """Take the name of a source instead of a random one, before the first event."""
-        self._outbox.name(producer_id)
+        self._sender.name(producer_id)
 
     @property
     def totals(self) -> Totals:
         """How many events ended how, so far."""
-        return self._outbox.book.totals
+        return self._sender.reports.totals
 
     @property
     def in_flight(self) -> int:
@@ -106,27 +106,27 @@ class Producer:
         given = self._identify(value) if id is None and self._identify else id
         named = None if given is None else require_id(given)
         with self._stopping():
-            return self._outbox.send(client, Event(value, key, headers=headers, id=named, topic=topic))
+            return self._sender.send(client, Event(value, key, headers=headers, id=named, topic=topic))
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Many at once, numbered one after the other or, from a source, by their own numbers. No handles."""
         client = self._ready()
         with self._stopping():
-            self._outbox.send_all(client, events)
+            self._sender.send_all(client, events)
 
     def flush(self) -> Totals:
         """Wait until every event has its outcome; none takes longer than delivery.timeout.ms."""
-        if self._outbox.in_transaction:
+        if self._sender.in_transaction:
             raise Usage("a transaction is open, and its end decides", "leave its block first")
         if self._client is not None and self._declaration.transactional_id is None:
             with self._stopping():
                 self._client.drain()
-            self._outbox.settle_answered()
+            self._sender.settle_answered()
         return self.totals
 
     def take_refusals(self) -> list[tuple[int, str]]:
         """The numbers of the events that were refused since the last call, and why."""
-        return self._outbox.take_refusals()
+        return self._sender.take_refusals()
 
     # Transactions
 
@@ -158,19 +158,19 @@ class Producer:
         """Wait for the answers within a transaction. Raises Refused when an event cannot be had: it aborts the rest."""
         client = self._ready()
         with self._stopping():
-            client.drain(lambda: bool(self._outbox.book.failed))  # after a failure the others are not sent any more
+            client.drain(lambda: bool(self._sender.reports.failed))  # after a failure the others are not sent any more
             if failure := self._first_failure(client):
                 raise failure
 
     def _first_failure(self, client: Client) -> FencepostError | None:
         """Why the transaction cannot be committed: an event that was refused, where there is one."""
         client.serve()
-        failed = self._outbox.book.failed
+        failed = self._sender.reports.failed
         if not failed:
             return None
-        number, fate = min(failed.items(), key=lambda one: (one[1].outcome is not Outcome.REFUSED, one[0]))
-        said = f"event {number} of the transaction failed: {fate.why}"
-        return Refused(said) if fate.outcome is Outcome.REFUSED else Aborting(said)
+        number, report = min(failed.items(), key=lambda one: (one[1].outcome is not Outcome.REFUSED, one[0]))
+        said = f"event {number} of the transaction failed: {report.why}"
+        return Refused(said) if report.outcome is Outcome.REFUSED else Aborting(said)
 
     def take_over(self) -> Client:
         """A client that owns the transactional.id: whoever had it before is fenced, and its transaction decided."""
@@ -193,7 +193,7 @@ class Producer:
     def _begin(self) -> Client:
         if self._declaration.transactional_id is None:
             raise Usage("a transaction needs a name that a restart keeps", "give transactional_id=...")
-        if self._outbox.in_transaction:
+        if self._sender.in_transaction:
             raise Usage("a transaction is open already", "leave its block first")
         if self._stopped is not None:
             raise self._stopped
@@ -201,8 +201,8 @@ class Producer:
             client = self._sound_client()
             client.begin_transaction()
         self._transactions += 1
-        self._outbox.in_transaction = True
-        self._outbox.journal.transaction("begin", self._transactions)
+        self._sender.in_transaction = True
+        self._sender.journal.transaction("begin", self._transactions)
         return client
 
     def _commit(self, client: Client) -> None:
@@ -219,46 +219,46 @@ class Producer:
         except Fenced as error:
             # One request that was turned down did nothing; of several, the first may have been granted.
             word, outcome = ("unclear", Outcome.UNKNOWN) if client.repeated() else ("abort", Outcome.ABORTED)
-            self._end(word, Fate(outcome, error.message))
+            self._end(word, DeliveryReport(outcome, error.message))
             raise self._stop(error) from error
         except FencepostError as error:
-            self._end("unclear", Fate(Outcome.UNKNOWN, error.message))
+            self._end("unclear", DeliveryReport(Outcome.UNKNOWN, error.message))
             self._drop()
             raise Unknown(f"it is not known whether the transaction was committed: {error.message}") from error
-        self._end("commit", Fate(Outcome.ACKED))
+        self._end("commit", DeliveryReport(Outcome.ACKED))
 
     def _abort(self, client: Client, why: str, commit_asked: bool = False) -> None:
         """Nothing of it will be read, whether or not the abort gets through: its successor or the broker ends it.
 
         Unless a commit was asked for before: then only an abort that got through tells.
         """
-        book = self._outbox.book
-        refused = {number: one for number, one in book.failed.items() if one.outcome is Outcome.REFUSED}
-        sound = not book.failed and not commit_asked
-        word, fate = "abort", Fate(Outcome.ABORTED, why)
+        reports = self._sender.reports
+        refused = {number: one for number, one in reports.failed.items() if one.outcome is Outcome.REFUSED}
+        sound = not reports.failed and not commit_asked
+        word, report = "abort", DeliveryReport(Outcome.ABORTED, why)
         try:
             client.abort()
         except FencepostError as error:
             self._stop(error)
             self._drop()
             if commit_asked:
-                word, fate = "unclear", Fate(Outcome.UNKNOWN, error.message)
+                word, report = "unclear", DeliveryReport(Outcome.UNKNOWN, error.message)
         else:
             if not sound:
                 self._drop()  # librdkafka has been seen to throw away what the next transaction sends
-        book.failed = refused  # the abort itself reports what it threw away as failed
-        self._end(word, fate)
+        reports.failed = refused  # the abort itself reports what it threw away as failed
+        self._end(word, report)
 
-    def _end(self, word: str, fate: Fate) -> None:
-        self.last_transaction, self._ended = fate.outcome, True
-        self._outbox.end_transaction(word, self._transactions, fate)
+    def _end(self, word: str, report: DeliveryReport) -> None:
+        self.last_transaction, self._ended = report.outcome, True
+        self._sender.end_transaction(word, self._transactions, report)
 
     # The end
 
     def _ready(self) -> Client:
         if self._stopped is not None:
             raise self._stopped
-        outside = self._declaration.transactional_id is not None and not self._outbox.in_transaction
+        outside = self._declaration.transactional_id is not None and not self._sender.in_transaction
         if self._client is None or outside:
             raise Usage("this producer sends in transactions", "send inside `with producer.transaction():`")
         return self._client
@@ -284,11 +284,11 @@ class Producer:
 
     def close(self, wait: bool = True) -> None:
         """Wait for every answer, unless told otherwise, then end. Harmless when closed already."""
-        if wait and self._client is not None and self._stopped is None and not self._outbox.in_transaction:
+        if wait and self._client is not None and self._stopped is None and not self._sender.in_transaction:
             self.flush()
-        self._outbox.settle_unanswered("the producer ended before the answer came")
+        self._sender.settle_unanswered("the producer ended before the answer came")
         self._drop()
-        self._outbox.journal.close()
+        self._sender.journal.close()
 
     def __enter__(self) -> Self:
         return self

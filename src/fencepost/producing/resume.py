@@ -23,7 +23,7 @@ from fencepost.rules.producer import Acks
 
 
 @dataclass(frozen=True)
-class Errand:
+class ProduceJob:
     """What is to be carried where, under which word."""
 
     topic: str
@@ -50,39 +50,39 @@ def file_name(path: Path) -> str:
 class Run:
     """One run over a source, from wherever the last one got to."""
 
-    def __init__(self, kafka: Mapping[str, str], errand: Errand, source: Source) -> None:
+    def __init__(self, kafka: Mapping[str, str], job: ProduceJob, source: Source) -> None:
         """Raises what `Producer` raises, and UnsupportedGuarantee for a stream under exactly-once."""
         self._kafka = kafka
-        self._errand = errand
+        self._job = job
         self._source = source
-        resumable = errand.guarantee is not None and bool(source.fingerprint)
-        if errand.guarantee is Guarantee.EXACTLY_ONCE and not resumable:
+        resumable = job.guarantee is not None and bool(source.fingerprint)
+        if job.guarantee is Guarantee.EXACTLY_ONCE and not resumable:
             raise UnsupportedGuarantee(
                 Guarantee.EXACTLY_ONCE,
                 "a stream cannot be read again, so a restart would lose or double what was under way",
                 Guarantee.AT_LEAST_ONCE,
                 "or write it to a file first",
             )
-        if errand.journal is not None and isinstance(source, Files) and source.holds(errand.journal):
-            raise Usage(f"the journal {errand.journal} is one of the files that are sent", "keep it elsewhere")
-        atomic = errand.guarantee is Guarantee.EXACTLY_ONCE
+        if job.journal is not None and isinstance(source, Files) and source.holds(job.journal):
+            raise Usage(f"the journal {job.journal} is one of the files that are sent", "keep it elsewhere")
+        atomic = job.guarantee is Guarantee.EXACTLY_ONCE
         self.producer = Producer(
-            errand.topic,
-            errand.guarantee,
+            job.topic,
+            job.guarantee,
             kafka,
-            acks=errand.acks,
-            transactional_id=errand.group if atomic else None,
-            journal=errand.journal,
-            receipts=False,
+            acks=job.acks,
+            transactional_id=job.group if atomic else None,
+            journal=job.journal,
+            delivery_reports=False,
         )
-        self._bookmark = Bookmark(kafka, errand.topic, errand.group) if resumable else None
+        self._bookmark = Bookmark(kafka, job.topic, job.group) if resumable else None
         self.resumed_at: Place | None = None
         self.carrier: Carrier | None = None
 
     def carry(self, see: Callable[[Carrier], None] = lambda _carrier: None) -> Carrier:
         """Carry what is left. Raises what `Carrier.carry` raises, and PositionLost."""
         with self.producer, closing(self._bookmark) if self._bookmark else nullcontext():
-            if self._errand.guarantee is Guarantee.EXACTLY_ONCE:
+            if self._job.guarantee is Guarantee.EXACTLY_ONCE:
                 self.producer.take_over()  # before the position is read: nobody else can move it from here on
             place = self._place()
             if place is not None and place["number"]:
@@ -91,8 +91,8 @@ class Run:
                 self.producer,
                 self._source,
                 self._bookmark,
-                self._errand.limits,
-                skip_refused=self._errand.skip_refused,
+                self._job.limits,
+                skip_refused=self._job.skip_refused,
                 see=lambda: see(carrier),
             )
             carrier.carry(place)
@@ -108,12 +108,12 @@ class Run:
         place = self._bookmark.read()
         if place is not None:
             return place
-        if not self._errand.from_start:
+        if not self._job.from_start:
             self._require_empty_topic()
         self._source.open(None)
         self.producer.adopt(self._source.fingerprint)  # before the journal begins
         start = self._source.place()
-        if self._errand.guarantee is Guarantee.EXACTLY_ONCE:
+        if self._job.guarantee is Guarantee.EXACTLY_ONCE:
             with self.producer.transaction():
                 self._bookmark.move_with(self.producer, start)
         else:
@@ -122,15 +122,15 @@ class Run:
 
     def _require_empty_topic(self) -> None:
         """Without a position, sending from the start may double: group offsets expire."""
-        topic = self._errand.topic
-        if self._errand.guarantee is Guarantee.AT_LEAST_ONCE:
+        topic = self._job.topic
+        if self._job.guarantee is Guarantee.AT_LEAST_ONCE:
             return
         with Cluster(self._kafka) as cluster:
             reader = TopicReader(cluster, topic)
             _, ends = reader.bounds(reader.require_same())
         if any(ends.values()):
             raise PositionLost(
-                f"no position of {self._errand.name} is stored in group {self._errand.group}, and topic {topic} is not"
+                f"no position of {self._job.name} is stored in group {self._job.group}, and topic {topic} is not"
                 " empty: it may have been sent before",
                 "when it was not: give --from-start",
             )

@@ -15,7 +15,7 @@ from fencepost.kafka.config.producer import Declaration
 from fencepost.kafka.producer import Client, outcome_of
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Outcome
 from fencepost.producing.callbacks import Failures
-from fencepost.producing.delivery_reports import Book, Fate, Settled, runs
+from fencepost.producing.delivery_reports import DeliveryReport, DeliveryReports, Settled, runs
 from fencepost.producing.events import Event, headers_of, new_producer_id, require_id
 from fencepost.producing.journal import Journal, NoJournal
 from fencepost.rules.producer import Acks
@@ -24,19 +24,19 @@ _SERVE_EVERY = 1000  # events between two looks for answers on the fast path
 _ID = attrgetter("id")
 _SETTLE_EVERY = 100  # sends between two looks at which of them are settled
 _FULL_SECONDS = 0.05
-ACKED = Fate(Outcome.ACKED)
-NOBODY_ANSWERS = Fate(Outcome.UNKNOWN, "nobody was asked to acknowledge it")
-NEVER_LEFT = Fate(Outcome.REFUSED, "it was never handed over")
-INTERRUPTED = Fate(Outcome.UNKNOWN, "it was interrupted on the way")
+ACKED = DeliveryReport(Outcome.ACKED)
+NOBODY_ANSWERS = DeliveryReport(Outcome.UNKNOWN, "nobody was asked to acknowledge it")
+NEVER_LEFT = DeliveryReport(Outcome.REFUSED, "it was never handed over")
+INTERRUPTED = DeliveryReport(Outcome.UNKNOWN, "it was interrupted on the way")
 
 
 class Handle:
     """One event that was sent. Its outcome is unknown until an answer came, or its transaction ended."""
 
-    __slots__ = ("_book", "id", "number", "offset", "partition", "topic")
+    __slots__ = ("_reports", "id", "number", "offset", "partition", "topic")
 
-    def __init__(self, book: Book, number: int, id_: str, topic: str) -> None:
-        self._book = book
+    def __init__(self, reports: DeliveryReports, number: int, id_: str, topic: str) -> None:
+        self._reports = reports
         self.number = number
         self.id = id_
         self.topic = topic
@@ -45,28 +45,28 @@ class Handle:
 
     @property
     def outcome(self) -> Outcome:
-        return self._book.fate(self.number).outcome
+        return self._reports.report(self.number).outcome
 
     @property
     def why(self) -> str:
         """Why it was refused or aborted, or is unknown."""
-        return self._book.fate(self.number).why
+        return self._reports.report(self.number).why
 
     def __repr__(self) -> str:
         where = "" if self.offset is None else f" at {self.topic}/{self.partition} offset {self.offset}"
         return f"<{self.id}: {self.outcome}{where}{f', {self.why}' if self.why else ''}>"
 
 
-class Outbox:
+class Sender:
     """The events of one producer session, over all of its clients."""
 
     def __init__(self, topic: str, declaration: Declaration, kafka: Mapping[str, str], journal: Journal | NoJournal):
-        self.book = Book()
+        self.reports = DeliveryReports()
         self.journal = journal
         self.in_transaction = False
         self._topic = topic
         self._answers = declaration.acks is not Acks.NOBODY
-        self._receipts = declaration.receipts
+        self._delivery_reports = declaration.delivery_reports
         self._retried = declaration.retries(kafka)
         self._number = 0
         self._refusals: list[tuple[int, str]] = []
@@ -81,18 +81,18 @@ class Outbox:
         self._number += 1
         number = self._number
         id_ = event.id or f"{self.producer_id}:{number}"
-        handle = Handle(self.book, number, id_, event.topic or self._topic)
-        answer = MethodType(self._receipt, handle) if self._receipts else MethodType(self._answered, number)
+        handle = Handle(self.reports, number, id_, event.topic or self._topic)
+        answer = MethodType(self._receipt, handle) if self._delivery_reports else MethodType(self._answered, number)
         self.journal.sent(number, number, event.id)
-        self.book.sent(number, number)
+        self.reports.sent(number, number)
         try:
             self._hand_over(client, event, number, answer)
         except BaseException as error:
-            self.book.fail(number, NEVER_LEFT if isinstance(error, Exception) else INTERRUPTED)
+            self.reports.fail(number, NEVER_LEFT if isinstance(error, Exception) else INTERRUPTED)
             raise
         client.poll()
         if number % _SETTLE_EVERY == 0 and not self.in_transaction:
-            self._tell(self.book.settle_answered())
+            self._tell(self.reports.settle_answered())
         return handle
 
     def send_all(self, client: Client, events: Sequence[Event]) -> None:
@@ -100,7 +100,11 @@ class Outbox:
         numbers = self._numbers(events)
         self._intend(events, numbers)
         answered, produce, poll = self._answered, client.produce, client.poll
-        shared = None if self._receipts else Failures(self._topic, events, numbers, self.book.fail, self._fate_of)
+        shared = (
+            None
+            if self._delivery_reports
+            else Failures(self._topic, events, numbers, self.reports.fail, self._report_of)
+        )
         prefix, own_topic = self._prefix, self._topic
         number = 0
         try:
@@ -124,10 +128,10 @@ class Outbox:
 
     def _account_for(self, numbers: Sequence[int], reached: int) -> None:
         """What was not handed over must not pass for answered when the others are."""
-        self.book.fail(reached, INTERRUPTED)
+        self.reports.fail(reached, INTERRUPTED)
         for number in numbers:
             if number > reached:
-                self.book.fail(number, NEVER_LEFT)
+                self.reports.fail(number, NEVER_LEFT)
 
     def _numbers(self, events: Sequence[Event]) -> Sequence[int]:
         if events and events[0].number:
@@ -145,7 +149,7 @@ class Outbox:
             for first, last in runs(numbers):
                 self.journal.sent(first, last)
         for first, last in runs(numbers):
-            self.book.sent(first, last)
+            self.reports.sent(first, last)
 
     def _hand_over(self, client: Client, event: Event, number: int, answer: Any) -> None:
         id_ = self._prefix + b"%d" % number if event.id is None else event.id.encode()
@@ -161,7 +165,7 @@ class Outbox:
                 trouble = client.trouble(error)
                 if not isinstance(trouble, Refused):
                     raise trouble from error
-                self.book.fail(number, Fate(Outcome.REFUSED, trouble.message))
+                self.reports.fail(number, DeliveryReport(Outcome.REFUSED, trouble.message))
                 return
 
     def _receipt(self, handle: Handle, error: KafkaError | None, message: Message) -> None:
@@ -172,28 +176,28 @@ class Outbox:
     def _answered(self, number: int, error: KafkaError | None, _message: Message) -> None:
         """Called for each answer, or without receipts for each failure."""
         if error is not None or not self._answers:
-            self.book.fail(number, self._fate_of(error))
+            self.reports.fail(number, self._report_of(error))
         elif not self.in_transaction:
-            self.book.ack(number)
+            self.reports.ack(number)
 
-    def _fate_of(self, error: KafkaError | None) -> Fate:
+    def _report_of(self, error: KafkaError | None) -> DeliveryReport:
         if error is None or not self._answers:
             return NOBODY_ANSWERS
-        return Fate(outcome_of(error, self._retried), error.str())
+        return DeliveryReport(outcome_of(error, self._retried), error.str())
 
     # What is known
 
     def settle_answered(self) -> None:
         """Everybody has answered, or nobody was asked to."""
-        self._tell(self.book.settle(ACKED if self._answers else NOBODY_ANSWERS))
+        self._tell(self.reports.settle(ACKED if self._answers else NOBODY_ANSWERS))
 
     def settle_unanswered(self, why: str) -> None:
-        self._tell(self.book.settle(Fate(Outcome.UNKNOWN, why)))
+        self._tell(self.reports.settle(DeliveryReport(Outcome.UNKNOWN, why)))
 
-    def end_transaction(self, word: str, number: int, fate: Fate) -> None:
+    def end_transaction(self, word: str, number: int, report: DeliveryReport) -> None:
         self.in_transaction = False
-        parts = self.book.settle(fate)
-        self._tell([part for part in parts if part.fate.outcome is Outcome.REFUSED])
+        parts = self.reports.settle(report)
+        self._tell([part for part in parts if part.report.outcome is Outcome.REFUSED])
         self.journal.transaction(word, number)
 
     def take_refusals(self) -> list[tuple[int, str]]:
@@ -201,5 +205,5 @@ class Outbox:
         return taken
 
     def _tell(self, parts: Sequence[Settled]) -> None:
-        self._refusals += [(part.first, part.fate.why) for part in parts if part.fate.outcome is Outcome.REFUSED]
+        self._refusals += [(part.first, part.report.why) for part in parts if part.report.outcome is Outcome.REFUSED]
         self.journal.settled(parts)

@@ -16,7 +16,7 @@ _CHUNK = 5_000
 def send(kafka: Mapping[str, str], topic: str, events: Iterable[Event]) -> Totals:
     """Send them all and wait for every answer. Raises Usage, Unreachable."""
     rest = iter(events)
-    with Producer(topic, None, kafka, receipts=False) as producer:
+    with Producer(topic, None, kafka, delivery_reports=False) as producer:
         while chunk := list(islice(rest, _CHUNK)):
             producer.send_all(chunk)
         return producer.flush()

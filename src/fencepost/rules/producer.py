@@ -19,7 +19,7 @@ class Acks(StrEnum):
 
 
 @dataclass(frozen=True)
-class Footing:
+class RequiredSetting:
     """A producer's setting on which its guarantee stands."""
 
     name: str
@@ -44,50 +44,50 @@ _SAME = {"acks": {"-1": "all"}}
 _KEYED = frozenset({"murmur2", "murmur2_random"})
 
 
-def producer_footing(guarantee: Guarantee, acks: Acks) -> list[Footing]:
+def required_producer_settings(guarantee: Guarantee, acks: Acks) -> list[RequiredSetting]:
     """The settings that the word fixes, each with what would happen otherwise."""
     ours = "Fencepost reads these itself to tell what became of each event"
-    footing = [
+    required = [
         _fixed("acks", _ACKS[acks], f"{guarantee} with acks={acks} stands on it"),
         _fixed("delivery.report.only.error", "", ours),
         _fixed("transactional.id", "", "it is the producer's own parameter"),
     ]
     match guarantee:
         case Guarantee.AT_MOST_ONCE:
-            footing.append(_fixed("retries", "0", "a retry may write an event twice"))
-            footing.append(
+            required.append(_fixed("retries", "0", "a retry may write an event twice"))
+            required.append(
                 _fixed("enable.idempotence", "false", "it needs acknowledgements, and at-most-once asks none")
             )
         case Guarantee.AT_LEAST_ONCE if acks is Acks.LEADER:
-            footing.append(
+            required.append(
                 _fixed("enable.idempotence", "false", "it needs the acknowledgement of all in-sync replicas")
             )
         case Guarantee.EXACTLY_ONCE:
-            footing += [
+            required += [
                 _fixed("enable.idempotence", "true", "without it a lost acknowledgement doubles the batch"),
                 _fixed("queuing.strategy", "fifo", "another order than that of the sends"),
                 _fixed("statistics.interval.ms", "", ours),
-                Footing(
+                RequiredSetting(
                     "max.in.flight.requests.per.connection",
                     frozenset("12345"),
                     "5",
                     "brokers remember the last five batches of a producer, no more",
                 ),
-                Footing("partitioner", _KEYED, "murmur2_random", "events of one key would not stay in order"),
+                RequiredSetting("partitioner", _KEYED, "murmur2_random", "events of one key would not stay in order"),
             ]
         case _:
             pass
-    return footing
+    return required
 
 
-def _fixed(name: str, value: str, reason: str) -> Footing:
-    return Footing(name, frozenset({value}) if value else frozenset(), value, reason)
+def _fixed(name: str, value: str, reason: str) -> RequiredSetting:
+    return RequiredSetting(name, frozenset({value}) if value else frozenset(), value, reason)
 
 
-def require_footing(given: Mapping[str, str], footing: Iterable[Footing]) -> None:
+def require_settings(given: Mapping[str, str], required: Iterable[RequiredSetting]) -> None:
     """Refuse a producer's setting that would break the declaration."""
     said = {_ALIASES.get(name, name): (name, str(value).strip().lower()) for name, value in given.items()}
-    for one in footing:
+    for one in required:
         name, value = said.get(one.name, (one.name, one.value))
         if _SAME.get(one.name, {}).get(value, value) not in one.allowed and one.name in said:
             wanted = f"remove it, or set it to {' or '.join(sorted(one.allowed))}" if one.allowed else "remove it"

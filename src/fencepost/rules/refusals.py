@@ -8,10 +8,10 @@ from fencepost.guarantee import Guarantee
 from fencepost.model import Merge, Mode
 from fencepost.rules.findings import Finding
 from fencepost.rules.reader import reader_findings
-from fencepost.rules.sinks import Face, SinkTraits, merge_findings, sink_findings
+from fencepost.rules.sinks import Capabilities, WritePath, merge_findings, sink_findings
 from fencepost.rules.topics import TopicFacts, loop_findings, topic_findings
 
-_PARTITION = frozenset({Face.PARTITION})
+_PARTITION = frozenset({WritePath.DIRECT})
 _UPSERT = Merge(Mode.UPSERT, ("id",))
 _SETTINGS = {
     "minPartitions": "8",
@@ -25,8 +25,8 @@ _SETTINGS = {
 
 def examples() -> Iterator[tuple[str, Iterable[Finding]]]:
     """A combination, and what the rules find in it."""
-    yield "a sink that may forget", sink_findings(SinkTraits("stdout", _PARTITION, atomic=False, durable=False))
-    yield "a sink without positions", sink_findings(SinkTraits("http", _PARTITION, atomic=False))
+    yield "a sink that may forget", sink_findings(Capabilities("stdout", _PARTITION, atomic=False, durable=False))
+    yield "a sink without positions", sink_findings(Capabilities("http", _PARTITION, atomic=False))
     yield "replication factor 1", topic_findings(TopicFacts("orders", 1, 1))
     yield "`min.insync.replicas` above the replicas", topic_findings(TopicFacts("orders", 2, 3))
     yield "unclean leader election", topic_findings(TopicFacts("orders", 3, 2, unclean_leader_election=True))

@@ -12,25 +12,25 @@ from fencepost.model import Merge, Mode
 from fencepost.rules.findings import IN_ORDER, MAY_LOSE, MAY_REPEAT, Finding, Hop
 
 
-class Face(StrEnum):
+class WritePath(StrEnum):
     """How a sink takes rows: one Kafka partition at a time inside a task, or a whole table on the driver."""
 
-    PARTITION = "partition"
-    TABLE = "table"
+    DIRECT = "direct"
+    STAGED = "staged"
 
 
 @dataclass(frozen=True)
-class SinkTraits:
+class Capabilities:
     """What a kind of sink can do."""
 
     name: str
-    faces: frozenset[Face]
+    paths: frozenset[WritePath]
     atomic: bool  # rows and position become visible in one step
     durable: bool = True  # what was written is still there after a crash
     dead_letters: bool = False  # there is a place beside it for records that are put aside
 
 
-def sink_findings(sink: SinkTraits) -> Iterator[Finding]:
+def sink_findings(sink: Capabilities) -> Iterator[Finding]:
     """What limits a sink, whatever comes before it."""
     if not sink.durable:
         yield Finding(
@@ -87,7 +87,7 @@ def require_key(merge: Merge | None, columns: Collection[str], provenance: bool)
         )
 
 
-def require_letters(sink: SinkTraits, provenance: bool) -> None:
+def require_letters(sink: Capabilities, provenance: bool) -> None:
     """Refuse to put bad records aside where there is no place for them, or nobody could tell which they are."""
     if not sink.dead_letters:
         raise Usage("on_error: dead_letter goes with a PostgreSQL sink for now", "leave it at stop")
@@ -108,15 +108,15 @@ def require_stateless(operator: str | None) -> None:
         )
 
 
-def choose_face(sink: SinkTraits, wide_node: str | None) -> Face:
-    """The partition face where the plan keeps Kafka's partitions apart, else the table face.
+def choose_path(sink: Capabilities, wide_node: str | None) -> WritePath:
+    """The direct path where the plan keeps Kafka's partitions apart, else the staged path.
 
     `wide_node` names the part of the plan that mixes partitions; None when there is no such part.
     """
-    if wide_node is None and Face.PARTITION in sink.faces:
-        return Face.PARTITION
-    if Face.TABLE in sink.faces:
-        return Face.TABLE
+    if wide_node is None and WritePath.DIRECT in sink.paths:
+        return WritePath.DIRECT
+    if WritePath.STAGED in sink.paths:
+        return WritePath.STAGED
     raise Usage(
         f"the transform mixes Kafka's partitions ({wide_node}), and sink {sink.name!r} takes them one by one",
         "keep to projections, filters and functions of one row, or choose a sink that takes whole tables",

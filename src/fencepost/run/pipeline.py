@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 from pydantic import ValidationError
 
 from fencepost.delivery import Ledger, Observer, nobody
-from fencepost.engines.backoff import Patience
+from fencepost.engines.backoff import Backoff
 from fencepost.engines.listener import (
     BatchDone,
     Left,
@@ -124,11 +124,11 @@ class Pipeline:
         with self._engine(self.spec, self._stop, self._see) as engine:
             tenure = self._take_over(engine)
             summary.positions.update(tenure.positions)
-            patience = Patience(once)
+            backoff = Backoff(once)
 
             def hear(news: News) -> None:
                 if isinstance(news, BatchDone):
-                    patience.renew()
+                    backoff.renew()
                     summary.add(news)
                 if isinstance(news, Skipped):
                     summary.gaps[news.partition, news.span.start] = news.span.end
@@ -136,29 +136,29 @@ class Pipeline:
                     summary.left = news
                 self._listen(news)
 
-            first, runs, gap = dict(tenure.positions), [tenure.run], ""
+            first, runs, gap = dict(tenure.positions), [tenure.token], ""
             while not self._stop.is_set():
                 try:
                     if tenure.positions:  # a member of a group tells by itself what it was given
-                        self._listen(Started(tenure.run, tenure.epoch, tenure.positions))
+                        self._listen(Started(tenure.token, tenure.epoch, tenure.positions))
                     engine.carry(tenure, once, hear)
                     break
                 except (Unreachable, Unknown, Rewound) as trouble:
-                    self._wait(patience, trouble)
+                    self._wait(backoff, trouble)
                 except PartitionsAdded:
                     pass
                 except RecordsGone as gone:
                     if self.spec.source.fail_on_data_loss:
                         raise
                     if gone.message == gap:  # it did not get over them: not again without a pause
-                        self._wait(patience, gone)
+                        self._wait(backoff, gone)
                     else:
                         self._listen(Waiting(gone.message, 0.0))  # the next try begins behind them
                     gap = gone.message
                 summary.restarts += 1
-                tenure = self._resume(engine, tenure, first, patience)
+                tenure = self._resume(engine, tenure, first, backoff)
                 first = {at: min(position, first.get(at, position)) for at, position in tenure.positions.items()}
-                runs.append(tenure.run)
+                runs.append(tenure.token)
             summary.settle(engine.landed(runs, first))
         return summary
 
@@ -166,9 +166,7 @@ class Pipeline:
         first = engine.positions(engine.ledger.positions(self.spec.name))
         return engine.ledger.take_over(self.spec.name, uuid4(), first, engine.topic_ids())
 
-    def _resume(
-        self, engine: Engine, tenure: Tenure, first: Mapping[TopicPartition, int], patience: Patience
-    ) -> Tenure:
+    def _resume(self, engine: Engine, tenure: Tenure, first: Mapping[TopicPartition, int], backoff: Backoff) -> Tenure:
         """The same run under a new token, as soon as the ledger answers; Fenced if another took over meanwhile.
 
         `first`: where the run began. What the ledger has forgotten is begun there again, not where it would begin now.
@@ -180,7 +178,7 @@ class Pipeline:
             except (Unreachable, Unknown) as trouble:
                 if self._stop.is_set():
                     return tenure
-                self._wait(patience, trouble)
+                self._wait(backoff, trouble)
 
     def _renewed(self, engine: Engine, tenure: Tenure, first: Mapping[TopicPartition, int], token: UUID) -> Tenure:
         renewed = engine.ledger.renew(tenure, token)
@@ -191,8 +189,8 @@ class Pipeline:
         added = engine.ledger.take_over(tenure.pipeline, token, new, engine.topic_ids())
         return replace(renewed, epoch=added.epoch, positions={**renewed.positions, **added.positions})
 
-    def _wait(self, patience: Patience, trouble: FencepostError) -> None:
-        seconds = patience.next_wait(trouble)
+    def _wait(self, backoff: Backoff, trouble: FencepostError) -> None:
+        seconds = backoff.next_wait(trouble)
         self._listen(Waiting(str(trouble), seconds))
         self._stop.wait(seconds)
 

@@ -8,17 +8,17 @@ from threading import Event as Flag
 from typing import Any
 
 from fencepost.delivery import Observer, nobody
-from fencepost.engines.backoff import Patience
+from fencepost.engines.backoff import Backoff
 from fencepost.engines.python.commits import Commit
 from fencepost.engines.python.group_consumer import GroupConsumer
-from fencepost.engines.python.group_offset_store import GroupKeeper
+from fencepost.engines.python.group_offset_store import GroupOffsetStore
 from fencepost.engines.python.handler import Handler
 from fencepost.engines.python.handler_outputs import OutputHandler, into_topics
 from fencepost.engines.python.handler_transactions import TransactionHandler, in_transaction
 from fencepost.engines.python.member import Consumed, Member
-from fencepost.engines.python.offset_store import Aside, Keeper
+from fencepost.engines.python.offset_store import MemberHooks, OffsetStore
 from fencepost.engines.python.settings import ConsumerSettings, Per
-from fencepost.engines.python.sink_offset_store import StoreKeeper
+from fencepost.engines.python.sink_offset_store import SinkOffsetStore
 from fencepost.errors import FencepostError, Rewound, Unknown, Unreachable, UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.offsets import TopicReader
@@ -58,7 +58,7 @@ class Consumption:
 
     def run(self, once: bool = False) -> Consumed:
         """Until stopped, or (once) drained. Goes on by itself after an outage; raises what a person must mend."""
-        total, patience = Consumed(), Patience(once)
+        total, backoff = Consumed(), Backoff(once)
         member: Member | None = self._member()  # what is wrong from the start is said, not waited for
         while member is not None or not self.stop.is_set():  # one that is there is run, and thereby closed
             try:
@@ -69,27 +69,29 @@ class Consumption:
                 if member is not None:
                     total += member.done
                     if member.done.batches:
-                        patience.renew()
-                self._wait(patience, trouble)
+                        backoff.renew()
+                self._wait(backoff, trouble)
                 member = None
         return total
 
     def _member(self) -> Member:
-        return Member(self.settings, self._keeper, self.stop, self.see, self.seen, self.tells)
+        return Member(self.settings, self._offset_store, self.stop, self.see, self.seen, self.tells)
 
-    def _wait(self, patience: Patience, trouble: FencepostError) -> None:
-        seconds = patience.next_wait(trouble)
+    def _wait(self, backoff: Backoff, trouble: FencepostError) -> None:
+        seconds = backoff.next_wait(trouble)
         self.waits(trouble, seconds)
         self.stop.wait(seconds)
 
-    def _keeper(self, consumer: GroupConsumer, topic: TopicReader, aside: Aside) -> Keeper:
+    def _offset_store(self, consumer: GroupConsumer, topic: TopicReader, hooks: MemberHooks) -> OffsetStore:
         handler: Any = self.handler  # which of them it is follows from where its work goes
         if self.topics:
-            return StoreKeeper(self.settings, into_topics(self.settings, self.topics, handler, self.stop), topic, aside)
+            return SinkOffsetStore(
+                self.settings, into_topics(self.settings, self.topics, handler, self.stop), topic, hooks
+            )
         if self.dsn is not None:
-            carriage = in_transaction(self.settings, self.dsn, handler, self.stop)
-            return StoreKeeper(self.settings, carriage, topic, aside)
-        return GroupKeeper(self.settings, consumer, topic, handler, aside)
+            delivery = in_transaction(self.settings, self.dsn, handler, self.stop)
+            return SinkOffsetStore(self.settings, delivery, topic, hooks)
+        return GroupOffsetStore(self.settings, consumer, topic, handler, hooks)
 
 
 def consume(  # noqa: PLR0913 (what a member is)

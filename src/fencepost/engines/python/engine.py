@@ -20,9 +20,9 @@ from fencepost.engines.listener import BatchDone, Listener, Started, Waiting
 from fencepost.engines.python.columns import EventRows
 from fencepost.engines.python.member import Member
 from fencepost.engines.python.mirroring import GroupMirror
-from fencepost.engines.python.offset_store import Aside, Keeper
+from fencepost.engines.python.offset_store import MemberHooks, OffsetStore
 from fencepost.engines.python.settings import ConsumerSettings
-from fencepost.engines.python.sink_offset_store import Carriage, Store, StoreKeeper
+from fencepost.engines.python.sink_offset_store import SinkDelivery, SinkOffsetStore, Store
 from fencepost.engines.python.target import Target, open_target
 from fencepost.errors import Unreachable, Usage
 from fencepost.kafka.client import Cluster
@@ -66,26 +66,26 @@ class PythonEngine:
 
     def carry(self, tenure: Tenure, once: bool, report: Listener) -> None:
         progress = _Progress(self.topic, report)
-        carriage = Carriage(
+        delivery = SinkDelivery(
             self.spec.guarantee,
             self.target.open_store,
             self.target.make_rows,
-            tenure.run,
+            tenure.token,
             brake=self.brake,
             took=progress.took,
             landed=progress.landed,
             skipped=report,
         )
 
-        def keeper(consumer: Consumer, topic: TopicReader, aside: Aside) -> Keeper:
+        def offset_store(consumer: Consumer, topic: TopicReader, hooks: MemberHooks) -> OffsetStore:
             mirror = GroupMirror(consumer, MIRROR_SECONDS) if self.target.mirrored else None
             progress.mirror = mirror
-            return StoreKeeper(self.settings, carriage, topic, aside, mirror)
+            return SinkOffsetStore(self.settings, delivery, topic, hooks, mirror)
 
         def wait(trouble: str) -> None:
             report(Waiting(trouble, None))
 
-        done = Member(self.settings, keeper, self.stop, self.see, lambda _: None, wait).run(once)
+        done = Member(self.settings, offset_store, self.stop, self.see, lambda _: None, wait).run(once)
         if done.left is not None:
             report(done.left)
 
@@ -97,20 +97,20 @@ class _Progress:
     topic: TopicReader
     report: Listener
     batches: int = 0
-    standing: dict[TopicPartition, int] = field(default_factory=dict)
+    reached: dict[TopicPartition, int] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     looked: float = 0.0
     mirror: GroupMirror | None = None
 
     def took(self, tenure: Tenure) -> None:
-        self.standing.update(tenure.positions)
-        self.report(Started(tenure.run, tenure.epoch, tenure.positions))
+        self.reached.update(tenure.positions)
+        self.report(Started(tenure.token, tenure.epoch, tenure.positions))
 
     def landed(self, batch: Batch[Any], landed: Landed) -> None:
         place, span = batch.only_span()
-        self.standing[place] = span.end
+        self.reached[place] = span.end
         self._look()
-        lag = sum(max(self.ends[at] - position, 0) for at, position in self.standing.items() if at in self.ends)
+        lag = sum(max(self.ends[at] - position, 0) for at, position in self.reached.items() if at in self.ends)
         already = int(landed.already)
         self.report(
             BatchDone(
@@ -131,7 +131,7 @@ class _Progress:
             return
         try:
             self.topic.require_same()
-            self.ends = self.topic.ends(self.standing)
+            self.ends = self.topic.ends(self.reached)
         except Unreachable:
             pass  # what landed has landed: only the display suffers
         self.looked = monotonic()

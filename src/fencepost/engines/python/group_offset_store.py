@@ -14,8 +14,8 @@ from fencepost.delivery import at_least_once, at_most_once
 from fencepost.engines.python.commits import AsyncCommits, Commit, CommitStyle, SyncCommits, commit_now, stored
 from fencepost.engines.python.group_consumer import GroupConsumer
 from fencepost.engines.python.handler import COMMITTED_FIRST, NOT_COMMITTED, Handler, HandlerSink
-from fencepost.engines.python.offset_store import Aside, Messages, resolve
-from fencepost.engines.python.read_ahead import MOST_AHEAD, Ahead
+from fencepost.engines.python.offset_store import MemberHooks, Messages, resolve
+from fencepost.engines.python.read_ahead import MOST_AHEAD, ReadAhead
 from fencepost.engines.python.settings import COMMITTED, ConsumerSettings
 from fencepost.errors import Fenced, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
@@ -23,24 +23,29 @@ from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Batch, Landed, TopicPartition
 
 
-class GroupKeeper:
+class GroupOffsetStore:
     """The consumer group's own offsets."""
 
     def __init__(
-        self, settings: ConsumerSettings, consumer: GroupConsumer, topic: TopicReader, handler: Handler, aside: Aside
+        self,
+        settings: ConsumerSettings,
+        consumer: GroupConsumer,
+        topic: TopicReader,
+        handler: Handler,
+        hooks: MemberHooks,
     ) -> None:
         self._settings = settings
         self._consumer = consumer
         self._topic = topic
         first = settings.guarantee is Guarantee.AT_MOST_ONCE
         remedy = COMMITTED_FIRST if first else NOT_COMMITTED
-        self._sink = HandlerSink(handler, settings.retries, aside.stop, aside.patiently, remedy)
-        self._aside = aside
+        self._sink = HandlerSink(handler, settings.retries, hooks.stop, hooks.patiently, remedy)
+        self._hooks = hooks
         self._owned: set[TopicPartition] = set()
         self._finished: Batch[Messages] | None = None  # committed when its partitions were asked back
         self._style = _style(settings, consumer)
         early = settings.guarantee is Guarantee.AT_MOST_ONCE and settings.commit is Commit.ASYNC
-        self._ahead = Ahead(consumer) if early else None
+        self._ahead = ReadAhead(consumer) if early else None
         self._processed = 0  # rows that nobody was told of yet
         self._next: dict[TopicPartition, int] = {}  # where the next batch begins
         self._unread: dict[TopicPartition, int] = {}  # taken, not processed, and to be read again
@@ -72,13 +77,13 @@ class GroupKeeper:
         if self._ahead is not None:
             return self._take_ahead(batch, self._ahead)
         order = at_most_once if self._settings.guarantee is Guarantee.AT_MOST_ONCE else at_least_once
-        return order(batch, self._sink, self, self._aside.see) if batch.rows else self._over_nothing(batch)
+        return order(batch, self._sink, self, self._hooks.see) if batch.rows else self._over_nothing(batch)
 
-    def _take_ahead(self, batch: Batch[Messages], ahead: Ahead) -> Landed:
+    def _take_ahead(self, batch: Batch[Messages], ahead: ReadAhead) -> Landed:
         """It is processed when its commit is answered; too many do not wait."""
         self._process_committed(ahead)
-        while len(ahead) >= MOST_AHEAD and not self._aside.stop.is_set():
-            self._aside.hear()
+        while len(ahead) >= MOST_AHEAD and not self._hooks.stop.is_set():
+            self._hooks.hear()
             self._process_committed(ahead)
         self._require_owned(batch)
         place, span = batch.only_span()
@@ -95,11 +100,11 @@ class GroupKeeper:
         self._style.tick()
         return self._told()
 
-    def _process_committed(self, ahead: Ahead) -> None:
+    def _process_committed(self, ahead: ReadAhead) -> None:
         try:
             while (batch := ahead.next_committed()) is not None:
                 if batch.rows:
-                    self._processed += at_most_once(batch, self._sink, ahead, self._aside.see).rows
+                    self._processed += at_most_once(batch, self._sink, ahead, self._hooks.see).rows
                 else:
                     ahead.advance(batch)
         except (Fenced, Unknown, Unreachable):

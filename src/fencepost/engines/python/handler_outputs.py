@@ -11,7 +11,7 @@ from fencepost.engines.python.events import Event
 from fencepost.engines.python.handler import IN_DOUBT, NOT_COMMITTED, call
 from fencepost.engines.python.handler_transactions import events_of
 from fencepost.engines.python.settings import ConsumerSettings
-from fencepost.engines.python.sink_offset_store import Carriage
+from fencepost.engines.python.sink_offset_store import SinkDelivery
 from fencepost.guarantee import Guarantee
 from fencepost.rules.findings import require
 from fencepost.rules.topics import loop_findings
@@ -22,14 +22,16 @@ OutputHandler = Callable[[list[Event]], Outputs]
 """Zero, one or many outputs for each event, in the order in which they are to be written."""
 
 
-def into_topics(settings: ConsumerSettings, topics: tuple[str, ...], handler: OutputHandler, stop: Flag) -> Carriage:
+def into_topics(
+    settings: ConsumerSettings, topics: tuple[str, ...], handler: OutputHandler, stop: Flag
+) -> SinkDelivery:
     """What the handler returns, into these topics; the first is meant where an output names none."""
     require(settings.guarantee, loop_findings(settings.topics, topics))
-    target = KafkaSettings(settings.kafka, settings.ledger, topics, keeper=settings.group)
+    target = KafkaSettings(settings.kafka, settings.ledger, topics, ledger_group=settings.group)
     first = settings.guarantee is Guarantee.AT_MOST_ONCE
     made = _Made(handler, settings.retries, stop, IN_DOUBT if first else NOT_COMMITTED)
     kept = f"this sink, with the option group: {settings.group}"
-    return Carriage(settings.guarantee, lambda: KafkaStore(target, made), events_of, uuid4(), sink=kept)
+    return SinkDelivery(settings.guarantee, lambda: KafkaStore(target, made), events_of, uuid4(), sink=kept)
 
 
 @dataclass(frozen=True)

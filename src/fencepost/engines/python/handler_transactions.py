@@ -15,7 +15,7 @@ from fencepost.engines.python.events import Event, event_of
 from fencepost.engines.python.handler import call, require_done
 from fencepost.engines.python.offset_store import Messages
 from fencepost.engines.python.settings import ConsumerSettings
-from fencepost.engines.python.sink_offset_store import Carriage
+from fencepost.engines.python.sink_offset_store import SinkDelivery
 from fencepost.errors import Refused
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, TopicPartition
@@ -26,14 +26,14 @@ Events = list[Event]
 TransactionHandler = Callable[[Events, "psycopg.Cursor[Any]"], object]
 
 
-def in_transaction(settings: ConsumerSettings, dsn: str, handler: TransactionHandler, stop: Flag) -> Carriage:
+def in_transaction(settings: ConsumerSettings, dsn: str, handler: TransactionHandler, stop: Flag) -> SinkDelivery:
     """Each batch of events into the handler, with the open transaction."""
     work = _Work(handler, settings.retries, stop)
     target = PostgresSettings(dsn, settings.ledger, "", (), members=True)
-    return Carriage(Guarantee.EXACTLY_ONCE, lambda: PostgresStore(target, work), events_of, uuid4())
+    return SinkDelivery(Guarantee.EXACTLY_ONCE, lambda: PostgresStore(target, work), events_of, uuid4())
 
 
-def events_of(_place: TopicPartition, messages: Messages, _aside: Mapping[int, str]) -> Events:
+def events_of(_place: TopicPartition, messages: Messages, _hooks: Mapping[int, str]) -> Events:
     return [event_of(message) for message in messages]
 
 

@@ -25,7 +25,7 @@ from fencepost.engines.listener import Left
 from fencepost.engines.python.drained import Goal, Others, holders, is_listed
 from fencepost.engines.python.events import by_partition, place_of, unread
 from fencepost.engines.python.group_consumer import GroupConsumer
-from fencepost.engines.python.offset_store import Aside, Keeper, Messages
+from fencepost.engines.python.offset_store import MemberHooks, Messages, OffsetStore
 from fencepost.engines.python.settings import ConsumerSettings, Per
 from fencepost.errors import (
     Fenced,
@@ -45,7 +45,7 @@ from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 
 POLL_SECONDS = 0.2
 FENCED_SECONDS = 30.0
-PATIENCE_SECONDS = 1.0  # work that is done by then is not worth a pause, which throws away what was read ahead
+TIMEOUT_SECONDS = 1.0  # work that is done by then is not worth a pause, which throws away what was read ahead
 GLANCE_SECONDS = 0.05
 CLOSE_SECONDS = 20.0
 ANSWER_SECONDS = 0.002  # until the next look whether a commit was answered
@@ -77,7 +77,7 @@ class Member:
     def __init__(
         self,
         settings: ConsumerSettings,
-        make_keeper: Callable[[GroupConsumer, TopicReader, Aside], Keeper],
+        make_keeper: Callable[[GroupConsumer, TopicReader, MemberHooks], OffsetStore],
         stop: Flag,
         see: Observer,
         seen: Callable[[Consumed], None],
@@ -106,7 +106,7 @@ class Member:
             self._topic = topic = TopicReader(self._cluster, *settings.topics)
             self._consumer = self._open_consumer()
             opened.callback(self._consumer.close_within, CLOSE_SECONDS)
-            self._keeper = make_keeper(self._consumer, topic, Aside(stop, self._patiently, see, self._hear))
+            self._offset_store = make_keeper(self._consumer, topic, MemberHooks(stop, self._patiently, see, self._hear))
             opened.pop_all()
 
     def _open_consumer(self) -> GroupConsumer:
@@ -116,7 +116,7 @@ class Member:
             raise Usage(f"the consumer's settings are wrong: {error.args[0].str()}") from error
 
     def _answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
-        self._keeper.answered(error, partitions)
+        self._offset_store.answered(error, partitions)
 
     # -- the loop
 
@@ -133,7 +133,7 @@ class Member:
                 list(self._settings.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
             )
             if once:
-                self._goal = Goal(self._topic, self._keeper.stands, self._listed)
+                self._goal = Goal(self._topic, self._offset_store.stands, self._listed)
                 self._others = Others(self._goal, self._holders, self._settings.session_seconds, self._tell)
             while not self._stop.is_set() and not (once and self._drained()):
                 self._carry(self._read())
@@ -150,7 +150,7 @@ class Member:
         if not self._owned:
             return self._goal is not None and self._goal.reached(self._joined)
         read = all(at in self._ends and self._next[at] >= self._ends[at] for at in self._owned)
-        if not read or self._early or self._keeper.waiting():
+        if not read or self._early or self._offset_store.waiting():
             return False
         return self._others is None or self._others.decided(self._owned)
 
@@ -172,7 +172,7 @@ class Member:
         finally:
             with self._cluster:
                 self._worker.shutdown(wait=True)
-                self._keeper.close()
+                self._offset_store.close()
 
     def _hear_while(self, condition: Callable[[], bool]) -> None:
         """Until commits are answered, which must not arrive behind the last one; until `_revoked` was called and the
@@ -223,9 +223,9 @@ class Member:
         first, end = self._topic.bounds([place])
         stored = {place: self._next.get(place, 0)}
         if stored[place] < first[place]:
-            return RecordsGone(*before_the_start(stored, first, self._keeper.set_command))
+            return RecordsGone(*before_the_start(stored, first, self._offset_store.set_command))
         if stored[place] > end[place]:
-            return PositionLost(*beyond_the_end(stored, end, self._keeper.set_command))
+            return PositionLost(*beyond_the_end(stored, end, self._offset_store.set_command))
         return Unreachable(f"{place}: its leader does not have the records from {stored[place]} on", "see the brokers")
 
     # -- a batch
@@ -233,13 +233,13 @@ class Member:
     def _carry(self, messages: Messages) -> None:
         batches = list(self._batches(messages))
         if not batches:
-            self._delivered(self._keeper.catch_up, [])
+            self._delivered(self._offset_store.catch_up, [])
         for number, batch in enumerate(batches):
             place, span = batch.only_span()
             if self._next.get(place) != span.start:
                 continue  # asked back since it was read
             self._batch = batch
-            if not self._delivered(partial(self._keeper.deliver, batch), batches[number:]):
+            if not self._delivered(partial(self._offset_store.deliver, batch), batches[number:]):
                 return
             self._count(batch)
 
@@ -257,7 +257,7 @@ class Member:
             if isinstance(trouble, Rewound) and trouble.takeover_lost:
                 raise  # the group says anew whose partitions these are
             self.done.given_up += 1
-            if not self._keeper.processed_though_fenced:
+            if not self._offset_store.processed_though_fenced:
                 self._require_not_for_long()
                 self._go_back(batches)
                 return False
@@ -312,7 +312,7 @@ class Member:
         self._in_hand = self._worker.submit(work)
         try:
             with suppress(NotYet):
-                self._in_hand.exception(PATIENCE_SECONDS)
+                self._in_hand.exception(TIMEOUT_SECONDS)
             if not self._in_hand.done():
                 self._poll_meanwhile(self._in_hand)
             return self._in_hand.result()
@@ -345,13 +345,13 @@ class Member:
 
     def _go_back(self, batches: list[Batch[Messages]]) -> None:
         """The first one was not processed, nor what waited: they are read again from where their positions stand."""
-        back = self._keeper.waiting() | set(batches[0].spans if batches else ())
+        back = self._offset_store.waiting() | set(batches[0].spans if batches else ())
         waiting = [message for other in batches for message in other.rows] + self._early
         self._early = [message for message in waiting if place_of(message) not in back]
         for place in back:
             self._ends.pop(place, None)
             if place in self._next:  # still ours, as far as we know
-                self._next[place] = self._keeper.position(place)
+                self._next[place] = self._offset_store.position(place)
                 self._consumer.seek(DriverPartition(place.topic, place.partition, self._next[place]))
 
     # -- the group
@@ -361,7 +361,7 @@ class Member:
         new = _ours(partitions)
         if not new:
             return
-        starts = self._keeper.take(sorted(new))
+        starts = self._offset_store.take(sorted(new))
         self._fenced_since = None
         self._owned |= new
         self._next |= starts
@@ -379,7 +379,7 @@ class Member:
         concerned = early or (self._batch is not None and set(self._batch.spans) & gone)
         finished = self._finished_in_time() if concerned else None
         with suppress(Fenced, Unknown, Unreachable):  # at worst their next owner reads them again
-            self._keeper.give_back(gone, finished)
+            self._offset_store.give_back(gone, finished)
         self._let_go(consumer, partitions)
 
     def _finished_in_time(self) -> Batch[Messages] | None:
@@ -393,7 +393,7 @@ class Member:
 
     def _lost(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
         """Others own them already: nothing of ours may be committed."""
-        self._keeper.lose(_ours(partitions))
+        self._offset_store.lose(_ours(partitions))
         self._let_go(consumer, partitions)
 
     def _let_go(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:

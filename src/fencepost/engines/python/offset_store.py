@@ -24,7 +24,7 @@ from fencepost.model import Batch, Landed, TopicPartition
 Messages = list[Message]
 
 
-class Keeper(Protocol):
+class OffsetStore(Protocol):
     """The positions of the partitions that a member owns."""
 
     @property
@@ -65,8 +65,8 @@ class Keeper(Protocol):
 
 
 @dataclass(frozen=True)
-class Aside:
-    """What a keeper needs of its member."""
+class MemberHooks:
+    """What a offset_store needs of its member."""
 
     stop: Flag
     patiently: Patiently

@@ -21,7 +21,7 @@ MOST_AHEAD = 4  # batches that are read and not processed yet: so many can be lo
 Batches = deque[Batch[Any]]
 
 
-class Ahead:
+class ReadAhead:
     """Batches in the order in which they were read. One commit is under way, for all that waited when it was sent.
 
     The answers arrive while the consumer is polled, by `answered`.

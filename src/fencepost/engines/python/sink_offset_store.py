@@ -21,7 +21,7 @@ from fencepost.engines.data_loss import skip_gone
 from fencepost.engines.listener import Skipped
 from fencepost.engines.python.handler import PUT_BACK, HandlerFailed
 from fencepost.engines.python.mirroring import GroupMirror
-from fencepost.engines.python.offset_store import Aside, Messages, resolve
+from fencepost.engines.python.offset_store import MemberHooks, Messages, resolve
 from fencepost.engines.python.settings import COMMITTED, ConsumerSettings
 from fencepost.errors import Fenced, FencepostError, Poison, Repeated
 from fencepost.guarantee import Guarantee
@@ -52,7 +52,7 @@ RowMaker = Callable[[TopicPartition, Messages, Mapping[int, str]], Any]
 
 
 @dataclass(frozen=True)
-class Carriage:
+class SinkDelivery:
     """How batches get into a store."""
 
     guarantee: Guarantee
@@ -115,7 +115,7 @@ class Lane:
         self._store.close()
 
 
-class StoreKeeper:
+class SinkOffsetStore:
     """Each member owns the positions of its own partitions."""
 
     processed_though_fenced = False
@@ -123,15 +123,15 @@ class StoreKeeper:
     def __init__(
         self,
         settings: ConsumerSettings,
-        carriage: Carriage,
+        delivery: SinkDelivery,
         topic: TopicReader,
-        aside: Aside,
+        hooks: MemberHooks,
         mirror: GroupMirror | None = None,
     ) -> None:
         self._settings = settings
-        self._carriage = carriage
+        self._delivery = delivery
         self._topic = topic
-        self._aside = aside
+        self._hooks = hooks
         self._mirror = mirror  # the group's offsets, for tools that watch lag; nobody of ours reads them
         self._tenures: dict[TopicPartition, Tenure] = {}
         self._under_way: dict[TopicPartition, tuple[Batch[Messages], Future[Landed]]] = {}
@@ -139,7 +139,7 @@ class StoreKeeper:
         self._lanes: list[Lane] = []
         try:
             for _ in range(LANES):
-                self._lanes.append(Lane(carriage.open_store))
+                self._lanes.append(Lane(delivery.open_store))
             self._lanes[0].submit(self._begin).result()
         except BaseException:
             self.close()
@@ -159,10 +159,10 @@ class StoreKeeper:
         if not known.issuperset(self._settings.topics):
             starts = self._topic.positions(stored, self._settings.start, self._settings.skip_gone).items()
             first = {at: position for at, position in starts if at.topic not in known}
-            store.begin(self._settings.ledger, self._carriage.run, first, self._topic.topic_ids)
+            store.begin(self._settings.ledger, self._delivery.run, first, self._topic.topic_ids)
 
     def _take_over(self, store: Store, first: Mapping[TopicPartition, int]) -> Tenure:
-        return store.take_over(self._settings.ledger, self._carriage.run, first, self._topic.topic_ids)
+        return store.take_over(self._settings.ledger, self._delivery.run, first, self._topic.topic_ids)
 
     # -- partitions
 
@@ -173,7 +173,7 @@ class StoreKeeper:
             if self._settings.skip_gone:
                 tenure = lane.submit(partial(self._over_gaps, tenure)).result()  # noqa: PLW2901
             self._tenures |= dict.fromkeys(tenure.positions, tenure)
-            self._carriage.took(tenure)
+            self._delivery.took(tenure)
         self._show(lambda mirror: mirror.take(partitions))
         return {place: self._tenures[place].positions[place] for place in partitions}
 
@@ -182,7 +182,7 @@ class StoreKeeper:
         return self._take_over(store, resolve(self._topic, self._settings, wanted, known, self.set_command))
 
     def _over_gaps(self, tenure: Tenure, store: Store) -> Tenure:
-        return skip_gone(self._topic, tenure, store, self._carriage.skipped)
+        return skip_gone(self._topic, tenure, store, self._delivery.skipped)
 
     def give_back(self, partitions: set[TopicPartition], _finished: Batch[Messages] | None) -> None:
         """What is not committed by then is refused by the fence, and its next owner does it."""
@@ -213,7 +213,7 @@ class StoreKeeper:
         if place not in self._tenures:
             raise Fenced(f"{batch}: its partition was given to another member")
         owned = Batch(batch.spans, batch.rows, self._tenures[place])
-        work = self._lane(place).submit(lambda store: self._carriage.carry(owned, store, self._aside.see))
+        work = self._lane(place).submit(lambda store: self._delivery.carry(owned, store, self._hooks.see))
         self._under_way[place] = (batch, work)
         return self._told()
 
@@ -229,7 +229,7 @@ class StoreKeeper:
         """Wait for it, with an ear to the group, which may ask the partition back meanwhile. Raises why it failed."""
         if place in self._under_way:
             work = self._under_way[place][1]
-            self._aside.patiently(lambda: wait([work]))
+            self._hooks.patiently(lambda: wait([work]))
         if place in self._under_way:
             self._land(place)
 
@@ -240,7 +240,7 @@ class StoreKeeper:
         del self._under_way[place]
         self._rows += landed.rows
         self._show(lambda mirror: mirror.advance(batch))
-        self._carriage.landed(batch, landed)
+        self._delivery.landed(batch, landed)
 
     def _show(self, act: Callable[[GroupMirror], object]) -> None:
         """Whatever becomes of the mirror: what landed has landed."""
@@ -260,7 +260,7 @@ class StoreKeeper:
         return self._lane(partition).submit(lambda store: store.positions(self._settings.ledger)[partition]).result()
 
     def set_command(self, positions: Mapping[TopicPartition, int]) -> str:
-        own = f"with a pipeline file of name {self._settings.group} and {self._carriage.sink}, "
+        own = f"with a pipeline file of name {self._settings.group} and {self._delivery.sink}, "
         return ("" if self._settings.pipeline else own) + set_command(positions)
 
     def stands(self) -> Mapping[TopicPartition, int]:

@@ -19,13 +19,13 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.topics import topic_id_and_partitions
 from fencepost.model import TopicPartition
 from fencepost.rules.findings import require
-from fencepost.rules.sinks import SinkTraits, merge_findings, require_key, require_letters, sink_findings
+from fencepost.rules.sinks import Capabilities, merge_findings, require_key, require_letters, sink_findings
 from fencepost.rules.topics import loop_findings
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore
-from fencepost.sinks.kafka.capabilities import TRAITS as KAFKA
+from fencepost.sinks.kafka.capabilities import CAPABILITIES as KAFKA
 from fencepost.sinks.kafka.outputs import ORIGIN, Record, require_columns
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead_letters
-from fencepost.sinks.postgres.capabilities import TRAITS as POSTGRES
+from fencepost.sinks.postgres.capabilities import CAPABILITIES as POSTGRES
 from fencepost.sinks.postgres.table import fit_columns, located, make_table, require_temporary
 from fencepost.spec import KafkaOptions, OnError, PipelineSpec, PostgresOptions
 
@@ -39,7 +39,7 @@ class Target:
     mirrored: bool  # do the group's offsets only show the positions? Else they are the ledger
 
 
-def traits(spec: PipelineSpec) -> SinkTraits:
+def capabilities(spec: PipelineSpec) -> Capabilities:
     return KAFKA if isinstance(spec.sink.options, KafkaOptions) else POSTGRES
 
 
@@ -48,9 +48,9 @@ def open_target(spec: PipelineSpec, rows: EventRows) -> Target:
     options = spec.sink.options
     merge, provenance = options.merge, rows.shape.provenance
     require_key(merge, rows.columns.names, provenance)
-    require(spec.guarantee, [*sink_findings(traits(spec)), *merge_findings(merge, provenance)])
+    require(spec.guarantee, [*sink_findings(capabilities(spec)), *merge_findings(merge, provenance)])
     if spec.on_error is OnError.DEAD_LETTER:
-        require_letters(traits(spec), provenance)
+        require_letters(capabilities(spec), provenance)
     if isinstance(options, KafkaOptions):
         return _topics(spec, options, rows)
     return _table(spec, options, rows)
@@ -62,7 +62,7 @@ def _topics(spec: PipelineSpec, options: KafkaOptions, rows: EventRows) -> Targe
     with Cluster(spec.kafka) as cluster:
         for topic in options.targets:
             topic_id_and_partitions(cluster, topic)  # raises where it does not exist
-    settings = KafkaSettings(spec.kafka, spec.name, options.targets, keeper=options.group)
+    settings = KafkaSettings(spec.kafka, spec.name, options.targets, ledger_group=options.group)
     if rows.shape.arrow is None:  # as they are: no need to make columns of them
         records = partial(_as_they_are, origins=options.provenance)
         return Target(lambda: KafkaStore(settings, records=records), _messages, mirrored=False)
@@ -80,7 +80,7 @@ def _without_letters(
         raise
 
 
-def _messages(_place: TopicPartition, messages: Messages, _aside: Mapping[int, str]) -> Messages:
+def _messages(_place: TopicPartition, messages: Messages, _hooks: Mapping[int, str]) -> Messages:
     return messages
 
 

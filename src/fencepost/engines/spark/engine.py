@@ -29,9 +29,9 @@ from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
 from fencepost.rules.findings import require
-from fencepost.rules.sinks import Face, choose_face, merge_findings, require_key, require_letters, sink_findings
+from fencepost.rules.sinks import WritePath, choose_path, merge_findings, require_key, require_letters, sink_findings
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead_letters
-from fencepost.sinks.postgres.capabilities import TRAITS
+from fencepost.sinks.postgres.capabilities import CAPABILITIES
 from fencepost.sinks.postgres.committed import committed
 from fencepost.sinks.postgres.connection import connect
 from fencepost.sinks.postgres.ledger import heartbeat, require_own
@@ -79,12 +79,12 @@ class SparkEngine:
         if self._skips:
             with closing(PostgresStore(self.settings)) as store:
                 tenure = skip_gone(self.topic, tenure, store, report)
-        standing = dict(tenure.positions)
+        reached = dict(tenure.positions)
 
         def landed(done: BatchDone) -> None:
-            standing.update(done.positions)
+            reached.update(done.positions)
             self.mirror.show(done.positions)
-            report(replace(done, lag=self._lag(standing), complaint=self.mirror.complaint))
+            report(replace(done, lag=self._lag(reached), complaint=self.mirror.complaint))
             self.topic.require_same()
 
         stream = BatchStream(
@@ -124,7 +124,7 @@ class SparkEngine:
         with closing(PostgresStore(own)) as store:  # on a connection of its own
 
             def look() -> None:
-                require_own(store.connection(), own.schema, tenure, tenure.run)
+                require_own(store.connection(), own.schema, tenure, tenure.token)
                 heartbeat(store.connection(), own.schema, own.pipeline)
                 store.fold(tenure.positions)
 
@@ -171,15 +171,17 @@ def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) 
         source = KafkaSource(spec.source, spec.kafka, spec.batch.records)
         transform = resolve(spark, spec, source)
         node = wide_node(transform.apply(transform.source.empty(spark)))
-        if node and choose_face(TRAITS, node) is Face.TABLE:
+        if node and choose_path(CAPABILITIES, node) is WritePath.STAGED:
             require_right(connection, options.ledger_schema, node)
         require_key(options.merge, transform.columns.names, transform.shape.provenance)
-        require(spec.guarantee, [*sink_findings(TRAITS), *merge_findings(options.merge, transform.shape.provenance)])
+        require(
+            spec.guarantee, [*sink_findings(CAPABILITIES), *merge_findings(options.merge, transform.shape.provenance)]
+        )
         columns, exists = fit_columns(connection, plain.table, transform.columns, options.key)
         if not exists:
             make_table(connection, plain.table, columns, options.key)
         if spec.on_error is OnError.DEAD_LETTER:
-            require_letters(TRAITS, transform.shape.provenance)
+            require_letters(CAPABILITIES, transform.shape.provenance)
             make_table(connection, dead_letters.table_for(plain.table), dead_letters.COLUMNS)
         settings = replace(plain, columns=columns, merge=options.merge, most_bad=transform.shape.most_bad)
         with login(settings, runs_here(spark.sparkContext.master or "")) as shared:

@@ -21,7 +21,7 @@ Letters = Mapping[TopicPartition, pa.RecordBatch]
 
 
 @dataclass
-class Aside:
+class LeftOut:
     """What was put aside of one batch so far."""
 
     source: KafkaSource

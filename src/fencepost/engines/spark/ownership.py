@@ -24,7 +24,7 @@ def unguarded() -> AbstractContextManager[Callable[[], object]]:
     return nullcontext(lambda: None)
 
 
-class Lookout:
+class OwnershipWatch:
     """Asks in a thread of its own: on a line that swallows everything no answer ever comes, and no error either."""
 
     def __init__(self, guard: Guard) -> None:
@@ -35,7 +35,7 @@ class Lookout:
         self.trouble: FencepostError | None = None  # what the last question ended with
 
     def __enter__(self) -> Self:
-        Thread(target=self._look, name="lookout", daemon=True).start()
+        Thread(target=self._look, name="watch", daemon=True).start()
         return self
 
     def __exit__(

@@ -108,7 +108,7 @@ class Staging:
     @contextmanager
     def _stage(self, store: PostgresStore) -> Iterator[Stage]:
         own = self.settings
-        name = name_for(own.pipeline, self.tenure.run, next(_numbers))
+        name = name_for(own.pipeline, self.tenure.token, next(_numbers))
         stage = Stage(own.schema, name, own.table, own.columns, self.provenance, own.merge, own.most_bad)
         stage.make(store.writer())
         try:
@@ -120,7 +120,7 @@ class Staging:
     def _drop(self, store: PostgresStore) -> None:
         """Apart from the batch's own transaction, which must not wait for whoever looks at the stage."""
         with transaction(store.writer()) as connection:
-            drop_stages(connection, self.settings.schema, self.tenure.pipeline, self.tenure.run, others=False)
+            drop_stages(connection, self.settings.schema, self.tenure.pipeline, self.tenure.token, others=False)
 
     def _fill(self, rows: DataFrame, stage: Stage, batch: Batch[None]) -> tuple[list[Attempt], list[FencepostError]]:
         """The attempts that count: of each task the one whose result Spark returned."""

@@ -17,8 +17,8 @@ from fencepost.delivery import Observer, deliver, nobody
 from fencepost.engines.listener import BatchDone, PartitionsAdded, Waiting
 from fencepost.engines.spark import plan, scratch
 from fencepost.engines.spark.failures import SparkFailure, of_a_time, translated
-from fencepost.engines.spark.left_out import Aside
-from fencepost.engines.spark.ownership import SILENCE, Guard, Lookout, unguarded
+from fencepost.engines.spark.left_out import LeftOut
+from fencepost.engines.spark.ownership import SILENCE, Guard, OwnershipWatch, unguarded
 from fencepost.engines.spark.password import Login
 from fencepost.engines.spark.poison import PoisonSearch
 from fencepost.engines.spark.staging import Staging
@@ -28,9 +28,9 @@ from fencepost.errors import FencepostError, Poison, Refused, Repeated, Unreacha
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
-from fencepost.rules.sinks import Face, choose_face
+from fencepost.rules.sinks import WritePath, choose_path
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
-from fencepost.sinks.postgres.capabilities import TRAITS
+from fencepost.sinks.postgres.capabilities import CAPABILITIES
 
 Outcomes = dict[TopicPartition, Landed]
 Troubles = Sequence[Poison | Repeated]
@@ -76,11 +76,11 @@ class BatchStream:
 
     def _wait(self, query: StreamingQuery) -> None:
         try:
-            with Lookout(self.guard) as lookout:
+            with OwnershipWatch(self.guard) as watch:
                 while not query.awaitTermination(0.2):  # type: ignore[arg-type]
                     if self.stop.is_set() and not query.status["isTriggerActive"]:
                         query.stop()
-                    self._heed(lookout, query)
+                    self._heed(watch, query)
         except PySparkException as error:
             if isinstance(self.trouble, Stopped):
                 return
@@ -91,13 +91,13 @@ class BatchStream:
                 self.require_readable({})
             raise failure from error
 
-    def _heed(self, lookout: Lookout, query: StreamingQuery) -> None:
-        if lookout.falls_silent():
+    def _heed(self, watch: OwnershipWatch, query: StreamingQuery) -> None:
+        if watch.falls_silent():
             self.tell(Waiting(f"PostgreSQL has not answered for {SILENCE:.0f} s", None))
         idle = not self.busy and self.trouble is None  # a batch finds out by itself
-        if idle and lookout.trouble is not None:
+        if idle and watch.trouble is not None:
             query.stop()
-            raise lookout.trouble
+            raise watch.trouble
 
     def _batch(self, records: DataFrame, number: int) -> None:
         self.busy = True
@@ -147,7 +147,7 @@ class BatchStream:
 
     def _landed(self, records: DataFrame, spans: plan.TaskSpans) -> Outcomes:
         """Carry the batch; where records are put aside, again without the bad ones until the rest goes through."""
-        aside = Aside(self.transform.source)
+        aside = LeftOut(self.transform.source)
         landed: Outcomes = {}
         while True:
             now, troubles = self._attempt(aside.without(records), spans, aside)
@@ -162,7 +162,7 @@ class BatchStream:
                 self.brake.landed(at, self._count(at, span) if bad else span.end - span.start, bad)
         return landed
 
-    def _left_out(self, trouble: Poison | Repeated, aside: Aside, spans: dict[TopicPartition, Span]) -> None:
+    def _left_out(self, trouble: Poison | Repeated, aside: LeftOut, spans: dict[TopicPartition, Span]) -> None:
         """The next attempt goes without these records. Raises where the run stops for them."""
         if isinstance(trouble, Repeated):
             aside.leave_out(trouble)
@@ -177,7 +177,7 @@ class BatchStream:
             self._counts[partition, span] = self.transform.source.batch(self.spark, partition, span).count()
         return self._counts[partition, span]
 
-    def _attempt(self, records: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
+    def _attempt(self, records: DataFrame, spans: plan.TaskSpans, aside: LeftOut) -> tuple[Outcomes, Troubles]:
         made = self.transform.made(records)
         rows = self.transform.for_partitions(made)
         self.wide_node = None
@@ -185,7 +185,7 @@ class BatchStream:
             return self._without_tasks(spans), []
         self.wide_node = plan.wide_node(rows)
         try:
-            if choose_face(TRAITS, self.wide_node) is Face.TABLE:
+            if choose_path(CAPABILITIES, self.wide_node) is WritePath.STAGED:
                 return self._by_stage(self.transform.for_stage(made), spans, aside)
             if plan.task_spans(rows) != spans:
                 raise Refused("the transform's tasks do not read one Kafka partition each, in the order of the source")
@@ -202,7 +202,7 @@ class BatchStream:
     def _search(self, records: DataFrame, spans: plan.TaskSpans) -> PoisonSearch:
         return PoisonSearch(self.transform, records, spans, self.transform.shape.most_bad)
 
-    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
+    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, aside: LeftOut) -> tuple[Outcomes, Troubles]:
         writer = PartitionWriter(
             self.guarantee, self.tenure, self._login, spans, self.transform.shape, aside.letters(), self.see
         )
@@ -216,7 +216,7 @@ class BatchStream:
                 landed[TopicPartition(row.topic, row.partition)] = Landed(**outcome)
         return landed, _poisons(troubles)
 
-    def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: Aside) -> tuple[Outcomes, Troubles]:
+    def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: LeftOut) -> tuple[Outcomes, Troubles]:
         provenance = self.transform.shape.provenance
         staging = Staging(self.guarantee, self.tenure, self.settings, self._login, provenance, self.see)
         try:

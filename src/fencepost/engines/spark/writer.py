@@ -1,4 +1,4 @@
-"""What runs in a Spark task: one Kafka partition's rows, delivered through the sink's partition face."""
+"""What runs in a Spark task: one Kafka partition's rows, delivered through the sink's direct path."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def store_for(login: Login, tenure: Tenure) -> PostgresStore:
     """A worker keeps one connection, for the pipeline and run that it works for."""
-    key = (login, tenure.run)
+    key = (login, tenure.token)
     if key not in _stores:
         for store in _stores.values():
             store.close()

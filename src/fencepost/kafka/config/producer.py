@@ -12,7 +12,7 @@ from fencepost.kafka.client import Cluster, wait_until
 from fencepost.kafka.config.settings import librdkafka_settings
 from fencepost.kafka.topics import describe_topic, topic_facts, topic_id_and_partitions
 from fencepost.rules.findings import require
-from fencepost.rules.producer import Acks, producer_footing, require_footing
+from fencepost.rules.producer import Acks, require_settings, required_producer_settings
 from fencepost.rules.topics import topic_findings
 
 QUEUE = 100_000  # events in memory at most: sending waits when they are that many
@@ -36,12 +36,16 @@ class Declaration:
     guarantee: Guarantee
     acks: Acks
     transactional_id: str | None = None  # promises that a restart does not double either
-    receipts: bool = True  # each event hears of its own answer; without, only of its failure
+    delivery_reports: bool = True  # each event hears of its own answer; without, only of its failure
     declared: bool = True  # without a word nothing is asked of the topic
 
     @classmethod
     def of(
-        cls, guarantee: Guarantee | str | None, acks: Acks | str | None, transactional_id: str | None, receipts: bool
+        cls,
+        guarantee: Guarantee | str | None,
+        acks: Acks | str | None,
+        transactional_id: str | None,
+        delivery_reports: bool,
     ) -> Declaration:
         """Raises Usage for words that do not go together."""
         try:
@@ -56,17 +60,17 @@ class Declaration:
             raise Usage("at-least-once needs acknowledgements", "give acks=leader or acks=quorum")
         if transactional_id is not None and word is not Guarantee.EXACTLY_ONCE:
             raise Usage(f"a transactional.id goes with exactly-once, not with {word}", "leave it out")
-        return cls(word, given or meant, transactional_id, receipts, guarantee is not None)
+        return cls(word, given or meant, transactional_id, delivery_reports, guarantee is not None)
 
     def settings(self, kafka: Mapping[str, str]) -> dict[str, Any]:
         """librdkafka's settings. Raises Usage for one that would break the declaration."""
-        footing = producer_footing(self.guarantee, self.acks)
-        require_footing(kafka, footing)
+        required = required_producer_settings(self.guarantee, self.acks)
+        require_settings(kafka, required)
         given = librdkafka_settings(kafka)
-        fixed = {one.name: one.value for one in footing if one.value}
+        fixed = {one.name: one.value for one in required if one.value}
         free = {} if self.declared else {"enable.idempotence": "true"}  # costs nothing, and doubles less
         settings: dict[str, Any] = {**_DEFAULTS, **free, **fixed, **given}
-        settings["delivery.report.only.error"] = not self.receipts
+        settings["delivery.report.only.error"] = not self.delivery_reports
         if self.transactional_id is not None:
             settings |= {"transactional.id": self.transactional_id, "statistics.interval.ms": STATISTICS_MS}
         return settings

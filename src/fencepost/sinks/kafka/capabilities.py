@@ -1,5 +1,5 @@
 """What the Kafka sink can do."""
 
-from fencepost.rules.sinks import Face, SinkTraits
+from fencepost.rules.sinks import Capabilities, WritePath
 
-TRAITS = SinkTraits("kafka", frozenset({Face.PARTITION}), atomic=True)
+CAPABILITIES = Capabilities("kafka", frozenset({WritePath.DIRECT}), atomic=True)

@@ -15,7 +15,7 @@ from fencepost.kafka.producer import Aborting, Client
 from fencepost.sinks.kafka.ledger import Stand
 
 
-class Seat:
+class FencedProducer:
     """Taken by one client at a time, in all processes: whoever takes it fences whoever had it."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -24,7 +24,7 @@ class Seat:
         self._ended = False  # has the client ended a transaction already?
         self._known = False
         self._stand: Stand | None = None
-        self.in_doubt = False  # a commit was not answered: it is decided when the seat is taken again
+        self.in_doubt = False  # a commit was not answered: it is decided when the producer is taken again
 
     @property
     def taken(self) -> bool:
@@ -32,7 +32,7 @@ class Seat:
 
     @property
     def known(self) -> bool:
-        """Is it certain what stands in the ledger? For as long as nobody else takes the seat: the broker would say."""
+        """Is it certain what stands in the ledger? While nobody else takes the id: the broker would say."""
         return self._known
 
     @property
@@ -40,11 +40,11 @@ class Seat:
         return self._stand
 
     def learn(self, stand: Stand | None) -> None:
-        """What was read, or committed, since the seat was taken."""
+        """What was read, or committed, since the producer was taken."""
         self._stand, self._known = stand, True
 
     def take(self) -> None:
-        """On return whoever had the seat is fenced, and what it had under way is committed or aborted."""
+        """On return whoever had the producer is fenced, and what it had under way is committed or aborted."""
         self.leave()
         client = Client(self._settings)
         try:
@@ -56,7 +56,7 @@ class Seat:
         self._client, self._ended, self.in_doubt = client, False, False
 
     def leave(self) -> None:
-        """End the client; a transaction that is open is aborted, now or by whoever takes the seat next."""
+        """End the client; a transaction that is open is aborted, now or by whoever takes the producer next."""
         client, self._client = self._client, None
         self._stand, self._known = None, False
         if client is not None:
@@ -72,7 +72,7 @@ class Seat:
 
     @contextmanager
     def transaction(self) -> Iterator[Client]:
-        """Commits on a clean exit, aborts on an exception. The seat must be ready.
+        """Commits on a clean exit, aborts on an exception. The producer must be ready.
 
         Raises Unknown when nobody can tell whether it was committed. After any other error nothing of it will be read.
         """
@@ -92,7 +92,7 @@ class Seat:
         return self._client
 
     def _abort(self, client: Client) -> None:
-        """Whether or not it gets through: nothing was committed, and the next one to take the seat ends it."""
+        """Whether or not it gets through: nothing was committed, and the next one to take the producer ends it."""
         with suppress(FencepostError):
             client.abort()
         self.leave()  # librdkafka has been seen to throw away what is sent after a transaction that failed

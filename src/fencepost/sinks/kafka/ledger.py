@@ -23,7 +23,7 @@ from fencepost.kafka.errors import failure
 from fencepost.model import Batch, TopicPartition
 
 GLANCE_SECONDS = 1.0  # for a transaction that is about to end
-PATIENCE_SECONDS = 60.0  # for brokers that come back
+TIMEOUT_SECONDS = 60.0  # for brokers that come back
 _OURS = {"enable.auto.commit": False, "enable.auto.offset.store": False}
 _QUICK = {"retry.backoff.ms": "20"}  # how often it asks again while a transaction is about to end
 _NOBODY = UUID(int=0)
@@ -68,7 +68,7 @@ class Group:
         """What a transaction says of the group: that nobody of its members is speaking."""
         return self._consumer("read_committed").consumer_group_metadata()
 
-    def settled(self, partitions: Iterable[TopicPartition], seconds: float = PATIENCE_SECONDS) -> Held:
+    def settled(self, partitions: Iterable[TopicPartition], seconds: float = TIMEOUT_SECONDS) -> Held:
         """What is stored, as soon as no open transaction holds any of it. Raises Unreachable when that takes longer."""
         return self._read("read_committed", partitions, seconds)
 
@@ -76,7 +76,7 @@ class Group:
         """The same, or what was committed last where a transaction stays open."""
         wanted = list(partitions)
         found = self.glance(wanted)
-        return self._read("read_uncommitted", wanted, PATIENCE_SECONDS) if found is None else found
+        return self._read("read_uncommitted", wanted, TIMEOUT_SECONDS) if found is None else found
 
     def glance(self, partitions: Iterable[TopicPartition]) -> Held | None:
         """What is stored, or None where it is not settled within a moment."""
@@ -89,7 +89,7 @@ class Group:
         """Every partition of these topics, or of all that this user may see."""
         wanted = None if topics is None else set(topics)
         try:
-            found = self._consumer("read_committed").list_topics(timeout=PATIENCE_SECONDS).topics
+            found = self._consumer("read_committed").list_topics(timeout=TIMEOUT_SECONDS).topics
         except KafkaException as error:
             raise self._failure(error) from error
         return [
@@ -140,9 +140,9 @@ def _stand(found: DriverPartition) -> Stand:
 def compare(stand: Stand | None, batch: Batch[Any]) -> bool:
     """At the end (True) or at the start (False) of the batch, under its owner; else Fenced."""
     partition, span = batch.only_span()
-    if stand is None or stand.run != batch.tenure.run:
+    if stand is None or stand.run != batch.tenure.token:
         now = f"run {stand.run} (epoch {stand.epoch})" if stand and stand.is_ours else "nobody"
-        raise Fenced(f"{batch}: {partition} is owned by {now}, not by run {batch.tenure.run}")
+        raise Fenced(f"{batch}: {partition} is owned by {now}, not by run {batch.tenure.token}")
     if stand.position in (span.start, span.end):
         return stand.position == span.end
     kind: type[Fenced] = Rewound if stand.position < span.start else Fenced

@@ -30,16 +30,18 @@ class KafkaSettings:
     pipeline: str
     topics: tuple[str, ...]  # the targets; the first is where an output goes that names none
     prefix: str = ""  # of the group and of the transactional ids, where the cluster's ACLs go by prefix
-    keeper: str = ""  # the group that keeps the positions, where it is not the pipeline's own
+    ledger_group: str = ""  # the group that keeps the positions, where it is not the pipeline's own
 
     def __post_init__(self) -> None:
         if not self.topics:
             raise Usage("a Kafka sink needs a topic to write to", "name at least one")
-        Declaration.of(Guarantee.EXACTLY_ONCE, None, "", receipts=False).settings(self.kafka)  # refuses what breaks it
+        Declaration.of(Guarantee.EXACTLY_ONCE, None, "", delivery_reports=False).settings(
+            self.kafka
+        )  # refuses what breaks it
 
     def group(self, pipeline: str) -> str:
         """The consumer group that keeps the pipeline's positions."""
-        return self.keeper or self.prefix + group_of(pipeline)
+        return self.ledger_group or self.prefix + group_of(pipeline)
 
     def transactional_id(self, pipeline: str, source: TopicPartition) -> str:
         """The name under which one writer at a time writes what comes of this partition: the fence.
@@ -50,7 +52,9 @@ class KafkaSettings:
 
     def producer(self, transactional_id: str) -> dict[str, Any]:
         """librdkafka's settings for one source partition's producer."""
-        declared = Declaration.of(Guarantee.EXACTLY_ONCE, None, transactional_id, receipts=False).settings(self.kafka)
+        declared = Declaration.of(Guarantee.EXACTLY_ONCE, None, transactional_id, delivery_reports=False).settings(
+            self.kafka
+        )
         usual = {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         if "queue.buffering.max.messages" not in self.kafka:
             declared |= {"queue.buffering.max.messages": QUEUE_RECORDS}

@@ -12,7 +12,7 @@ from fencepost.errors import Fenced, Rewound, Unreachable, Usage
 from fencepost.kafka.producer import Client
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.sinks.kafka import takeover
-from fencepost.sinks.kafka.fenced_producer import Seat, telling
+from fencepost.sinks.kafka.fenced_producer import FencedProducer, telling
 from fencepost.sinks.kafka.ledger import Group, Held, Stand, compare, require_end, require_start
 from fencepost.sinks.kafka.outputs import Outputs, Records, arrow_records, one_by_one
 from fencepost.sinks.kafka.sending import Sending
@@ -32,16 +32,16 @@ class KafkaStore:
         self.settings = settings
         self._records = one_by_one(outputs) if outputs else records
         self._groups: dict[str, Group] = {}
-        self._seats: dict[tuple[str, TopicPartition], Seat] = {}
+        self._producers: dict[tuple[str, TopicPartition], FencedProducer] = {}
 
     # -- the sink
 
     def write(self, batch: Batch[Any]) -> Landed:
         """Rows in a transaction of their own: for the two guarantees that take two steps."""
-        seat = self._seat(batch)
+        producer = self._producer(batch)
         try:
-            seat.ready()
-            with seat.transaction() as client:
+            producer.ready()
+            with producer.transaction() as client:
                 return self._send(client, batch)
         except Rewound as displaced:  # nothing is written: after an advance that is a loss, and must be heard of
             raise Unreachable(displaced.message, displaced.remedy) from displaced
@@ -74,12 +74,12 @@ class KafkaStore:
             self._move(client, batch)
 
     def retreat(self, batch: Batch[Any]) -> None:
-        seat, (partition, span) = self._seat(batch), batch.only_span()
-        seat.ready()
+        producer, (partition, span) = self._producer(batch), batch.only_span()
+        producer.ready()
         stand = replace(require_end(self._standing(batch), batch), position=span.start)
-        with seat.transaction() as client, telling():
+        with producer.transaction() as client, telling():
             client.send_offsets([stand.offset(partition)], self._group(batch.tenure.pipeline).metadata)
-        seat.learn(stand)
+        producer.learn(stand)
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         group = self._group(pipeline)
@@ -120,7 +120,7 @@ class KafkaStore:
         def renewed(held: Held) -> Held:
             for partition in tenure.positions:
                 stand = held.get(partition)
-                if stand is None or stand.run not in (tenure.run, run):
+                if stand is None or stand.run not in (tenure.token, run):
                     raise Fenced(f"{tenure.pipeline}: {partition} is owned by {stand.run if stand else 'nobody'} now")
             return {at: replace(held[at], run=run) for at in tenure.positions}
 
@@ -159,11 +159,11 @@ class KafkaStore:
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """They are somebody else's from now on: end the clients that held them."""
         gone = set(partitions)
-        for key in [key for key in self._seats if key[1] in gone]:
-            self._seats.pop(key).leave()
+        for key in [key for key in self._producers if key[1] in gone]:
+            self._producers.pop(key).leave()
 
     def close(self) -> None:
-        self.release([partition for _, partition in self._seats])
+        self.release([partition for _, partition in self._producers])
         while self._groups:
             self._groups.popitem()[1].close()
 
@@ -172,44 +172,44 @@ class KafkaStore:
             self._groups[pipeline] = Group(self.settings.kafka, self.settings.group(pipeline))
         return self._groups[pipeline]
 
-    def _seat(self, batch: Batch[Any]) -> Seat:
+    def _producer(self, batch: Batch[Any]) -> FencedProducer:
         if len(batch.spans) != 1:
             raise Usage(f"{batch}: the Kafka sink takes one source partition at a time")
         return self._seat_of(batch.tenure.pipeline, batch.only_span()[0])
 
-    def _seat_of(self, pipeline: str, partition: TopicPartition) -> Seat:
+    def _seat_of(self, pipeline: str, partition: TopicPartition) -> FencedProducer:
         key = (pipeline, partition)
-        if key not in self._seats:
+        if key not in self._producers:
             name = self.settings.transactional_id(pipeline, partition)
-            self._seats[key] = Seat(self.settings.producer(name))
-        return self._seats[key]
+            self._producers[key] = FencedProducer(self.settings.producer(name))
+        return self._producers[key]
 
     def _claim(self, pipeline: str, partitions: Iterable[TopicPartition], change: takeover.Change) -> Held:
-        seats = {partition: self._seat_of(pipeline, partition) for partition in partitions}
-        return takeover.claim(self._group(pipeline), seats, change)
+        producers = {partition: self._seat_of(pipeline, partition) for partition in partitions}
+        return takeover.claim(self._group(pipeline), producers, change)
 
     # -- one batch
 
     def _standing(self, batch: Batch[Any]) -> Stand | None:
-        seat, (partition, _) = self._seat(batch), batch.only_span()
+        producer, (partition, _) = self._producer(batch), batch.only_span()
         group = self._group(batch.tenure.pipeline)
-        if not seat.taken and not seat.in_doubt and (held := group.glance([partition])) is not None:
+        if not producer.taken and not producer.in_doubt and (held := group.glance([partition])) is not None:
             return held.get(partition)
-        if not seat.taken:
-            seat.take()  # an attempt before this one holds the position, or nobody knows: now it is decided
-        if not seat.known:
-            seat.learn(group.settled([partition]).get(partition))
-        return seat.stand
+        if not producer.taken:
+            producer.take()  # an attempt before this one holds the position, or nobody knows: now it is decided
+        if not producer.known:
+            producer.learn(group.settled([partition]).get(partition))
+        return producer.stand
 
     @contextmanager
     def _own_transaction(self, batch: Batch[Any]) -> Iterator[Client]:
         """A transaction that begins where the batch does, and moves the position to where it ends."""
-        seat, (_, span) = self._seat(batch), batch.only_span()
-        seat.ready()
+        producer, (_, span) = self._producer(batch), batch.only_span()
+        producer.ready()
         stand = require_start(self._standing(batch), batch)
-        with seat.transaction() as client:
+        with producer.transaction() as client:
             yield client
-        seat.learn(replace(stand, position=span.end))
+        producer.learn(replace(stand, position=span.end))
 
     def _send(self, client: Client, batch: Batch[Any]) -> Landed:
         with telling():

@@ -19,41 +19,41 @@ from fencepost.kafka.names import read_anew
 from fencepost.kafka.offsets import set_command
 from fencepost.kafka.topics import end_offsets, topic_id_and_partitions
 from fencepost.model import Tenure, TopicPartition
-from fencepost.sinks.kafka.fenced_producer import Seat, telling
+from fencepost.sinks.kafka.fenced_producer import FencedProducer, telling
 from fencepost.sinks.kafka.ledger import Group, Held, Stand
 
-PATIENCE_SECONDS = 60.0  # for others that claim the same
+TIMEOUT_SECONDS = 60.0  # for others that claim the same
 _LONGEST_WAIT = 0.5
 _AT_ONCE = 8  # partitions
 T = TypeVar("T")
 Change = Callable[[Held], Held]  # what stands there to what is to stand there
 
 
-def claim(group: Group, seats: Mapping[TopicPartition, Seat], change: Change) -> Held:
-    """Store the change of what stands there, fencing whoever held one of the seats. Raises Unreachable."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def claim(group: Group, producers: Mapping[TopicPartition, FencedProducer], change: Change) -> Held:
+    """Store the change of what stands there, fencing whoever held one of the producers. Raises Unreachable."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
-            return _claim_once(group, seats, change)
-        except (Rewound, Unknown) as displaced:  # unknown: taking the seats again decides it
+            return _claim_once(group, producers, change)
+        except (Rewound, Unknown) as displaced:  # unknown: taking the producers again decides it
             if time.monotonic() > deadline:
                 raise Unreachable(f"group {group.name}: no claim gets through: {displaced.message}") from displaced
         time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 (so that two do not displace each other for ever)
 
 
-def _claim_once(group: Group, seats: Mapping[TopicPartition, Seat], change: Change) -> Held:
-    _each(lambda seat: seat.take(), seats.values())
-    held = group.settled(seats)
-    for partition, seat in seats.items():
-        seat.learn(held.get(partition))
+def _claim_once(group: Group, producers: Mapping[TopicPartition, FencedProducer], change: Change) -> Held:
+    _each(lambda producer: producer.take(), producers.values())
+    held = group.settled(producers)
+    for partition, producer in producers.items():
+        producer.learn(held.get(partition))
     wanted = change(held)
     metadata = group.metadata
 
     def store(partition: TopicPartition) -> None:
-        seat, stand = seats[partition], wanted[partition]
-        with seat.transaction() as client, telling():
+        producer, stand = producers[partition], wanted[partition]
+        with producer.transaction() as client, telling():
             client.send_offsets([stand.offset(partition)], metadata)
-        seat.learn(stand)
+        producer.learn(stand)
 
     _each(store, wanted)
     return wanted

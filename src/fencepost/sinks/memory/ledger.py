@@ -90,7 +90,7 @@ class MemoryLedger:
             offsets = {}
             for partition in tenure.positions:
                 position = self._stored.get((tenure.pipeline, partition))
-                if position is None or position.owner not in (tenure.run, run):
+                if position is None or position.owner not in (tenure.token, run):
                     raise Fenced(f"{tenure.pipeline}: {partition} has another owner")
                 offsets[partition] = position.offset
             for partition in tenure.positions:
@@ -111,9 +111,9 @@ class MemoryLedger:
         held = {}
         for partition in batch.spans:
             position = self._stored.get((batch.tenure.pipeline, partition))
-            if position is None or position.owner != batch.tenure.run:
+            if position is None or position.owner != batch.tenure.token:
                 owner = "nobody" if position is None else f"run {position.owner} (epoch {position.epoch})"
-                raise Fenced(f"{batch}: {partition} is owned by {owner}, not by run {batch.tenure.run}")
+                raise Fenced(f"{batch}: {partition} is owned by {owner}, not by run {batch.tenure.token}")
             held[partition] = position.offset
         return held
 

@@ -1,5 +1,5 @@
 """What the PostgreSQL sink can do."""
 
-from fencepost.rules.sinks import Face, SinkTraits
+from fencepost.rules.sinks import Capabilities, WritePath
 
-TRAITS = SinkTraits("postgres", frozenset({Face.PARTITION, Face.TABLE}), atomic=True, dead_letters=True)
+CAPABILITIES = Capabilities("postgres", frozenset({WritePath.DIRECT, WritePath.STAGED}), atomic=True, dead_letters=True)

@@ -1,4 +1,4 @@
-"""Rights of a role: what it lacks is granted, and what it has is left as it is."""
+"""Grant of a role: what it lacks is granted, and what it has is left as it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Rights:
+class Grant:
     """What may be done with one thing of the database."""
 
     kind: Kind
@@ -50,7 +50,7 @@ def database_of(connection: Connection) -> str:
     return str(name)
 
 
-def grant(connection: Connection, role: str, wanted: Iterable[Rights]) -> list[Rights]:
+def grant(connection: Connection, role: str, wanted: Iterable[Grant]) -> list[Grant]:
     """What had to be granted. On return the role has all of it. Raises Usage where there is no such role."""
     _require_role(connection, role)
     granted = [rights for one in wanted if (rights := _lacking(connection, role, one)).privileges]
@@ -81,7 +81,7 @@ def _require_role(connection: Connection, role: str) -> None:
         raise Usage(f"there is no role {role!r} in this database", f"make it: CREATE ROLE {name} LOGIN PASSWORD ...")
 
 
-def _lacking(connection: Connection, role: str, rights: Rights) -> Rights:
+def _lacking(connection: Connection, role: str, rights: Grant) -> Grant:
     """Those that the role does not have, by itself, by another role or as everybody."""
     query = sql.SQL(
         "SELECT privilege FROM pg_catalog.unnest(%s::pg_catalog.text[]) AS privilege WHERE NOT {}(%s, %s, privilege)"

@@ -37,10 +37,10 @@ def install(connection: Connection, schema: str) -> None:
 
 def read(connection: Connection, schema: str, pipeline: str) -> Held:
     """Everything stored for the pipeline; nothing where our tables do not exist."""
-    return standing(connection, schema, pipeline) if exists(connection, schema, "positions") else {}
+    return held_by(connection, schema, pipeline) if exists(connection, schema, "positions") else {}
 
 
-def standing(connection: Connection, schema: str, pipeline: str) -> Held:
+def held_by(connection: Connection, schema: str, pipeline: str) -> Held:
     """The same where our tables exist: one round trip."""
     query = statement(
         "SELECT topic, partition, position, owner, epoch FROM {schema}.positions WHERE pipeline = %s", schema
@@ -55,7 +55,7 @@ def standing(connection: Connection, schema: str, pipeline: str) -> Held:
 def compare(held: Held, batch: Batch[Any]) -> bool:
     """At the end (True) or at the start (False) of the batch, under its owner; else Fenced, or Rewound."""
     for partition in batch.spans:
-        if held.get(partition, NOBODY)[1] != batch.tenure.run:
+        if held.get(partition, NOBODY)[1] != batch.tenure.token:
             raise _not_ours(held, batch.tenure, partition, str(batch))
     stored = {partition: held[partition][0] for partition in batch.spans}
     if all(stored[partition] == span.end for partition, span in batch.spans.items()):
@@ -76,7 +76,7 @@ def _not_ours(held: Held, tenure: Tenure, partition: TopicPartition, doing: str)
     """
     _, owner, epoch = held.get(partition, NOBODY)
     now = f"run {owner} (epoch {epoch})" if owner else "nobody"
-    said = f"{doing}: {partition} is owned by {now}, not by run {tenure.run} (epoch {tenure.epoch})"
+    said = f"{doing}: {partition} is owned by {now}, not by run {tenure.token} (epoch {tenure.epoch})"
     newest = max((one for _, _, one in held.values()), default=0)
     back = Rewound(f"{said}: PostgreSQL went back to before that")
     back.takeover_lost = owner not in tenure.earlier and (epoch < tenure.epoch if owner else newest <= tenure.epoch)
@@ -117,7 +117,7 @@ def advance(
         "starts": [span.start for _, span in spans],
         "ends": [span.end for _, span in spans],
         "pipeline": batch.tenure.pipeline,
-        "run": batch.tenure.run,
+        "run": batch.tenure.token,
         "rows": [landed[partition].rows if landed else None for partition, _ in spans],
         "dead": [landed[partition].dead if landed else 0 for partition, _ in spans],
     }
@@ -162,7 +162,7 @@ def retreat(connection: Connection, schema: str, batch: Batch[Any]) -> None:
         "starts": [span.start for _, span in spans],
         "ends": [span.end for _, span in spans],
         "pipeline": batch.tenure.pipeline,
-        "run": batch.tenure.run,
+        "run": batch.tenure.token,
     }
     with translated("put the position back"):
         (moved,) = connection.execute(statement(_RETREAT, schema), values).fetchone() or (0,)
@@ -205,7 +205,7 @@ def take_over(
         epoch = _entered(connection, schema, wanted, topic_ids, table, hurried)
         positions = _locked(connection, schema, wanted)
         taken = {partition: positions.get(partition, first) for partition, first in wanted.positions.items()}
-        tenure = Tenure(wanted.pipeline, wanted.run, epoch, taken)
+        tenure = Tenure(wanted.pipeline, wanted.token, epoch, taken)
         _store(connection, schema, tenure, topic_ids, _OWN)
         return tenure
 
@@ -214,7 +214,7 @@ def begin(connection: Connection, schema: str, wanted: Tenure, topic_ids: Mappin
     """Inside the caller's transaction: positions where there are none. Those that somebody owns already stay."""
     with translated("begin the positions"):
         epoch = _entered(connection, schema, wanted, topic_ids, table, hurried=True)
-        _store(connection, schema, Tenure(wanted.pipeline, wanted.run, epoch, wanted.positions), topic_ids, _KEEP)
+        _store(connection, schema, Tenure(wanted.pipeline, wanted.token, epoch, wanted.positions), topic_ids, _KEEP)
 
 
 def _entered(
@@ -277,7 +277,9 @@ def _epoch_of(connection: Connection, schema: str, wanted: Tenure) -> int:
     (epoch,) = connection.execute(statement(_ENTER, schema), (wanted.pipeline,)).fetchone() or (0,)
     if not wanted.positions:
         return int(epoch)  # nothing changes hands
-    counted = connection.execute(statement(_COUNT, schema), {"pipeline": wanted.pipeline, "run": wanted.run}).fetchone()
+    counted = connection.execute(
+        statement(_COUNT, schema), {"pipeline": wanted.pipeline, "run": wanted.token}
+    ).fetchone()
     return int(counted[0] if counted else epoch)
 
 
@@ -325,7 +327,7 @@ def _store(
     taken = sorted(tenure.positions.items())
     values = {
         "pipeline": tenure.pipeline,
-        "run": tenure.run,
+        "run": tenure.token,
         "epoch": tenure.epoch,
         "topics": [partition.topic for partition, _ in taken],
         "partitions": [partition.partition for partition, _ in taken],
@@ -339,7 +341,7 @@ def require_own(connection: Connection, schema: str, tenure: Tenure, run: UUID) 
     """Fenced where another run owns one of the positions, Rewound where ours was forgotten. Locks nothing."""
     held = read(connection, schema, tenure.pipeline)
     for partition in tenure.positions:
-        if held.get(partition, NOBODY)[1] not in (tenure.run, run):
+        if held.get(partition, NOBODY)[1] not in (tenure.token, run):
             raise _not_ours(held, tenure, partition, tenure.pipeline)
 
 
@@ -360,9 +362,9 @@ def renew(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> Ten
         connection.execute(_STALL)
         connection.execute(statement(_ENTER, schema), (tenure.pipeline,))  # nobody can take over meanwhile
         _locked(connection, schema, tenure)
-        held = standing(connection, schema, tenure.pipeline)
+        held = held_by(connection, schema, tenure.pipeline)
         forgotten = [at for at in tenure.positions if _owned(held, tenure, run, at) is False]
-        epoch = _epoch_of(connection, schema, replace(tenure, run=run)) if forgotten else tenure.epoch
+        epoch = _epoch_of(connection, schema, replace(tenure, token=run)) if forgotten else tenure.epoch
         positions = {at: held[at][0] for at in tenure.positions if at in held}
         values = {
             "pipeline": tenure.pipeline,
@@ -378,7 +380,7 @@ def renew(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> Ten
 def _owned(held: Held, tenure: Tenure, run: UUID, partition: TopicPartition) -> bool:
     """By a token of ours; False where PostgreSQL forgot even that we took over. Raises Fenced."""
     _, owner, _ = held.get(partition, NOBODY)
-    if owner in (tenure.run, run, *tenure.earlier):
+    if owner in (tenure.token, run, *tenure.earlier):
         return True
     verdict = _not_ours(held, tenure, partition, tenure.pipeline)
     if isinstance(verdict, Rewound):
@@ -431,4 +433,4 @@ def set_positions(
         }
         connection.execute(statement(_FORGET, schema), forget)
         every = {**tenure.positions, **kept}
-        _store(connection, schema, Tenure(tenure.pipeline, tenure.run, epoch, every), topic_ids, _OWN)
+        _store(connection, schema, Tenure(tenure.pipeline, tenure.token, epoch, every), topic_ids, _OWN)

@@ -19,7 +19,7 @@ from fencepost.sinks.postgres.columns import TOMBSTONE, Column
 from fencepost.sinks.postgres.connection import Connection, table_name, transaction, translated
 from fencepost.sinks.postgres.constraints import check_deferred
 from fencepost.sinks.postgres.merge_statement import STAGE, MergeStatement
-from fencepost.sinks.postgres.new_keys import BY_INDEX, Sieve
+from fencepost.sinks.postgres.new_keys import BY_INDEX, NewKeys
 from fencepost.sinks.postgres.own_session import begin
 from fencepost.sinks.postgres.poison import MOST, begin_anew, find_poison, find_staged_poison, poison_of
 
@@ -85,7 +85,7 @@ class Merging:
         self._target, self._merge = tuple(columns), merge
         self._columns = (*columns, TOMBSTONE) if merge.deletes else tuple(columns)
         self._statement = MergeStatement(table, columns, merge, source)
-        self._sieve = Sieve(table, columns, merge)
+        self._sieve = NewKeys(table, columns, merge)
         self._reset()
 
     def _reset(self) -> None:

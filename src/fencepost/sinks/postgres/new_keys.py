@@ -61,12 +61,12 @@ SELECT pg_catalog.set_config('enable_hashjoin', 'off', true), pg_catalog.set_con
 
 
 @dataclass(frozen=True)
-class Sifted:
+class Split:
     fresh: pa.RecordBatch | None  # in the order of the keys: each has one of its own, which the table did not have
     others: Sequence[pa.RecordBatch]  # those of the same key as they came
 
 
-class Sieve:
+class NewKeys:
     """Of one session. It learns from each span what to expect of the next."""
 
     def __init__(self, table: str, columns: Sequence[Column], merge: Merge) -> None:
@@ -81,11 +81,11 @@ class Sieve:
         """Rows that were called fresh were not."""
         self._trusting = False
 
-    def sift(self, connection: Connection, parts: Sequence[pa.RecordBatch]) -> Sifted:
+    def sift(self, connection: Connection, parts: Sequence[pa.RecordBatch]) -> Split:
         """Outside of any transaction. Dedupe has no use for known keys: those rows are in neither part."""
         if self._rest or not self._tells_alike(connection):
             self._rest = max(self._rest - 1, 0)
-            return Sifted(None, parts)
+            return Split(None, parts)
         rows = pa.concat_batches(parts)
         keys = rows.select(list(self._merge.key))
         order = pc.sort_indices(keys, [(name, "ascending") for name in self._merge.key])
@@ -93,17 +93,17 @@ class Sieve:
         try:
             known = self._known(connection, keys)
         except Refused:  # whoever takes the rows in finds out which ones
-            return Sifted(None, parts)
+            return Split(None, parts)
         if known is None:
             self._pause = self._rest = min(2 * self._pause + 1, LONGEST_PAUSE)
-            return Sifted(None, parts)
+            return Split(None, parts)
         self._pause = 0
         fresh = pc.and_not(_single(keys), known)
         if self._merge.deletes:
             fresh = pc.and_not(fresh, pc.fill_null(rows.column(TOMBSTONE.name).take(order), False))
         others = pc.invert(pc.or_(fresh, known) if self._merge.mode is Mode.DEDUPE else fresh)
         straight, staged = (rows.take(order.filter(chosen)) for chosen in (fresh, others))
-        return Sifted(straight if straight.num_rows else None, [staged] if staged.num_rows else [])
+        return Split(straight if straight.num_rows else None, [staged] if staged.num_rows else [])
 
     def _tells_alike(self, connection: Connection) -> bool:
         if self._alike is None:

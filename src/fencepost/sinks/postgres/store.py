@@ -98,7 +98,7 @@ class PostgresStore:
         return {partition: position for partition, (position, _, _) in held.items()}
 
     def done(self, batch: Batch[Any]) -> bool:
-        return ledger.compare(ledger.standing(self.connection(), self._settings.schema, batch.tenure.pipeline), batch)
+        return ledger.compare(ledger.held_by(self.connection(), self._settings.schema, batch.tenure.pipeline), batch)
 
     def advance(self, batch: Batch[Any]) -> None:
         spans, landed = self._written
@@ -166,7 +166,7 @@ class PostgresStore:
     def _drop_stages(self, connection: Connection, tenure: Tenure) -> None:
         """Those of earlier runs, under the locks of the takeover: nobody can be at work on a newer one meanwhile."""
         if not self._settings.members:
-            drop_stages(connection, self._settings.schema, tenure.pipeline, tenure.run, others=True)
+            drop_stages(connection, self._settings.schema, tenure.pipeline, tenure.token, others=True)
 
     def _end_writers(self, pipeline: str) -> None:
         if self._settings.members:
@@ -198,7 +198,7 @@ class PostgresStore:
         stay = kept or {}
         concerned = Tenure(pipeline, uuid4(), 0, {**stay, **positions})
         with self._freed(concerned), transaction(self.connection()) as connection:
-            moved = Tenure(pipeline, concerned.run, 0, positions)
+            moved = Tenure(pipeline, concerned.token, 0, positions)
             ledger.set_positions(connection, self._settings.schema, moved, topic_ids, stay)
 
     # -- the connection
