@@ -15,8 +15,9 @@ from contract.batches import batch, owner
 from contract.postgres_target import Target, broken_utf8, column
 from fencepost.errors import Poison, Refused, Usage
 from fencepost.local import Stack
+from fencepost.rows.json_column import json_field
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
-from fencepost.sinks.postgres.columns import Column, json_field
+from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.connection import Connection
 from fencepost.sinks.postgres.table import fit_columns, make_table, read_columns
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from contract.postgres_target import Target, broken_utf8, column
 from fencepost.errors import Refused
+from fencepost.rows.json_column import json_field
 from fencepost.sinks.postgres.binary_copy import DATES, TIMESTAMPS
-from fencepost.sinks.postgres.columns import fits, json_field
+from fencepost.sinks.postgres.columns import fits
 from fencepost.sinks.postgres.connection import Connection
 
 NAN, INFINITY = float("nan"), float("inf")

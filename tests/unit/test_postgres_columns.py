@@ -11,8 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fencepost.errors import Usage
+from fencepost.rows.json_column import json_field
 from fencepost.sinks.postgres import dead_letters
-from fencepost.sinks.postgres.columns import Column, columns_for, fits, json_field, match_columns, type_for
+from fencepost.sinks.postgres.columns import Column, columns_for, fits, match_columns, type_for
 
 INTEGERS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 OTHERS = [

@@ -57,7 +57,7 @@ def _acting() -> frozenset[str]:
 
 def _warnings() -> set[str]:
     """What a plan may warn of, in the functions that do and in the constants that they name."""
-    tree = ast.parse((SOURCE / "planning.py").read_text())
+    tree = ast.parse((SOURCE / "admin" / "plan.py").read_text())
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in WARNERS]
     assert {node.name for node in functions} == WARNERS
     named = {node.id for one in functions for node in ast.walk(one) if isinstance(node, ast.Name)}

@@ -13,8 +13,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "fencepost"
 ASKING = [  # whatever talks to PostgreSQL
     *sorted((SOURCE / "sinks" / "postgres").glob("*.py")),
     SOURCE / "sinks" / "postgres" / "schema.sql",
-    SOURCE / "audit" / "receipts.py",
-    SOURCE / "spark" / "staging.py",
+    SOURCE / "audit" / "receipt.py",
+    SOURCE / "engines" / "spark" / "staging.py",
     SOURCE / "local" / "postgres.py",
 ]
 

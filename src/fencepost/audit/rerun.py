@@ -13,8 +13,8 @@ from fencepost.engines.python.columns import EventRows
 from fencepost.errors import Poison, Refused
 from fencepost.kafka.topic_reader import read_topic
 from fencepost.model import Merge, Span, TopicPartition
+from fencepost.rows.json_column import TOMBSTONE_NAME
 from fencepost.rows.shape import PROVENANCE
-from fencepost.sinks.postgres.columns import TOMBSTONE
 from fencepost.spec import PipelineSpec
 
 AT_ONCE = 10_000
@@ -84,5 +84,5 @@ def _columns(batch: pa.RecordBatch, merge: Merge) -> pa.RecordBatch:
     given = {**place, **names(merge)}
     columns = {name: batch.column(column) for name, column in given.items()}
     none = pa.repeat(pa.scalar(False), batch.num_rows)
-    columns["tombstone"] = batch.column(TOMBSTONE.name) if TOMBSTONE.name in batch.schema.names else none
+    columns["tombstone"] = batch.column(TOMBSTONE_NAME) if TOMBSTONE_NAME in batch.schema.names else none
     return pa.RecordBatch.from_pydict(columns)

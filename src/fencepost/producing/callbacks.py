@@ -27,13 +27,13 @@ class Failures:
         events: Sequence[Event],
         numbers: Sequence[int],
         fail: Callable[[int, DeliveryReport], None],
-        fate_of: Callable[[KafkaError], DeliveryReport],
+        report_of: Callable[[KafkaError], DeliveryReport],
     ) -> None:
         self._topic = topic
         self._events = events
         self._numbers = numbers
         self._fail = fail
-        self._report_of = fate_of
+        self._report_of = report_of
         self._alike: dict[_Content, list[int]] = {}
         self._failed: Counter[_Content] = Counter()
 

@@ -56,7 +56,7 @@ class Totals:
 
 
 class DeliveryReports:
-    """The fates of one producer's events. Numbers rise; memory grows with what is open or failed, not with events."""
+    """Of one producer's events. Numbers rise; memory grows with what is open or failed, not with events."""
 
     def __init__(self) -> None:
         self.totals = Totals()

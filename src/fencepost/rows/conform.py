@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from fencepost.errors import Refused
-from fencepost.sinks.postgres.columns import holds_json
+from fencepost.rows.json_column import holds_json
 
 REMEDY = "have the function give the same columns, of the same types, for every batch, as it does for one without rows"
 

@@ -15,7 +15,7 @@ from fencepost.model import TopicPartition
 from fencepost.rows.bisect import bad_ones
 from fencepost.rows.conform import conformed, twice
 from fencepost.rows.functions import FunctionName
-from fencepost.sinks.postgres.columns import TOMBSTONE, json_field
+from fencepost.rows.json_column import TOMBSTONE_NAME, json_field
 
 FROM = "_from"
 MOST_POISON = 100  # that are named at once, where the run stops for one
@@ -155,7 +155,7 @@ class RowShape:
         where = [pa.repeat(partition.topic, size), pa.repeat(pa.scalar(partition.partition, pa.int32()), size)]
         arrays = [*columns.columns, *where, offsets, count.of(offsets)]
         made = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*columns.schema, *PROVENANCE]))
-        return made.append_column(TOMBSTONE.name, pc.struct_field(place, "tombstone")) if self.tombstones else made
+        return made.append_column(TOMBSTONE_NAME, pc.struct_field(place, "tombstone")) if self.tombstones else made
 
 
 class OutputCount:

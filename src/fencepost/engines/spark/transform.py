@@ -15,9 +15,9 @@ from fencepost.engines.spark.operators import stateful_operator
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.errors import FencepostError, Usage
 from fencepost.rows.functions import FunctionName
+from fencepost.rows.json_column import json_field
 from fencepost.rows.shape import FROM, MOST_ASIDE, MOST_POISON, RowShape
 from fencepost.rules.sinks import require_stateless
-from fencepost.sinks.postgres.columns import json_field
 from fencepost.spec import PipelineSpec, PostgresOptions, TransformSpec, ValueFormat
 
 NESTED = (ArrayType, MapType, StructType, VariantType)

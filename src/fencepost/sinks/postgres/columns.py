@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from fencepost.errors import Usage
-
-JSON = b"json"  # marks, in a field's metadata, a string column that holds JSON
+from fencepost.rows.json_column import TOMBSTONE_NAME, holds_json
 
 
 @dataclass(frozen=True)
@@ -22,16 +21,7 @@ class Column:
     required: bool = False  # NOT NULL and nothing fills it in
 
 
-TOMBSTONE = Column("_tombstone", "boolean")  # of no table: whether the event that a row came of has no value
-
-
-def json_field(name: str) -> pa.Field:
-    """A string column whose text is JSON."""
-    return pa.field(name, pa.string(), metadata={"fencepost": JSON})
-
-
-def holds_json(field: pa.Field) -> bool:
-    return bool(field.metadata) and field.metadata.get(b"fencepost") == JSON
+TOMBSTONE = Column(TOMBSTONE_NAME, "boolean")  # in stages alone
 
 
 _PLAIN = {

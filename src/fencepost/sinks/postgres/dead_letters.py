@@ -6,7 +6,8 @@ import hashlib
 
 import pyarrow as pa
 
-from fencepost.sinks.postgres.columns import Column, json_field
+from fencepost.rows.json_column import json_field
+from fencepost.sinks.postgres.columns import Column
 
 SCHEMA = pa.schema(
     [
