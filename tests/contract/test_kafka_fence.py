@@ -146,7 +146,7 @@ def test_a_living_owner_whose_id_a_zombie_takes_goes_on_under_a_new_token(
     flow.plan.carry(living, new, 0, 10)
 
     def wake_up() -> None:
-        zombie._seat_of(old.pipeline, flow.plan.source).take()
+        zombie._producer_of(old.pipeline, flow.plan.source).take()
         with pytest.raises(Fenced):
             flow.plan.carry(zombie, old, 0, 10)
 
@@ -164,7 +164,7 @@ def test_at_most_once_a_batch_that_a_zombie_aborted_is_put_back(
 ) -> None:
     store = flow.open()
     tenure = flow.plan.take_over(store)
-    at(Point.AFTER_PRODUCE, lambda: flow.open()._seat_of(tenure.pipeline, flow.plan.source).take())
+    at(Point.AFTER_PRODUCE, lambda: flow.open()._producer_of(tenure.pipeline, flow.plan.source).take())
     with pytest.raises(Unreachable, match="nothing of it was committed"):
         flow.plan.carry(store, tenure, 0, 10, guarantee=Guarantee.AT_MOST_ONCE)
     assert flow.position() == 0  # nothing of it was committed, for certain: so it is not lost
@@ -200,4 +200,4 @@ def test_two_that_claim_the_same_partitions_at_once_do_not_share_them(
     at(Point.BEFORE_COMMIT, lambda: other.take_over(pipeline, uuid4(), every, {}))
     mine = flow.open().take_over(pipeline, uuid4(), every, {})
     stands = flow.open()._group(pipeline).settled(every)
-    assert {stand.run for stand in stands.values()} == {mine.token}
+    assert {one.owner for one in stands.values()} == {mine.token}

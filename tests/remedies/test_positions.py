@@ -74,7 +74,7 @@ def _as_if_the_tail_were_lost(relay: Relay, spec: Any) -> None:
     """A position behind the end cannot be set by the command, as it should be."""
     at = relay.partition(1)
     kept = {relay.partition(0): 0, relay.partition(2): 0}
-    ids = {row.topic: row.topic_id or "" for row in stored_state(spec).rows}
+    ids = {at.topic: held.topic_id or "" for at, held in stored_state(spec).stored.items()}
     set_positions(spec, {at: 70}, ids, kept)
 
 

@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "fencepost"
 ASKING = [  # whatever talks to PostgreSQL
     *sorted((SOURCE / "sinks" / "postgres").glob("*.py")),
-    SOURCE / "sinks" / "postgres" / "schema.sql",
+    *sorted((SOURCE / "sinks" / "postgres").glob("*.sql")),
     SOURCE / "audit" / "receipt.py",
     SOURCE / "engines" / "spark" / "staging.py",
     SOURCE / "local" / "postgres.py",

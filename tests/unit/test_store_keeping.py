@@ -16,6 +16,7 @@ from fencepost.engines.python.offset_store import MemberHooks
 from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.engines.python.sink_offset_store import SinkDelivery, SinkOffsetStore
 from fencepost.errors import Fenced, Unknown, Unreachable
+from fencepost.fence import require_same_topics
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
@@ -43,7 +44,7 @@ class Store(MemoryStore):
         self.take_over(pipeline, run, first, topic_ids)
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
-        self._same_topics(pipeline, topic_ids)
+        require_same_topics(pipeline, self.stored(pipeline), topic_ids)
 
     def close(self) -> None: ...
 

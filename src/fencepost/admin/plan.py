@@ -212,7 +212,7 @@ def _moved(spec: PipelineSpec, stored: Collection[TopicPartition], now: Iterable
 
 
 def _other_topics(spec: PipelineSpec, stored: StoredState) -> Iterator[str]:
-    read = {row.topic for row in stored.rows}
+    read = {at.topic for at in stored.stored}
     for topic in stored.taken_out(spec):
         yield f"topic {topic} was read before and is not in the file any more: its positions are kept, and wait"
     for topic in spec.source.origins if read else ():

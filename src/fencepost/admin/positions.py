@@ -80,7 +80,11 @@ def propose(spec: PipelineSpec, to: Start, topic: str | None = None, complete: b
         after = first if named is not None else reader.positions({}, to)
         if named is not None:
             require_held(named, after, reader.ends(after), "--to")
-    stale = {row.topic for row in found.rows if row.topic_id and row.topic_id != reader.topic_ids.get(row.topic)}
+    stale = {
+        at.topic
+        for at, held in found.stored.items()
+        if held.topic_id and held.topic_id != reader.topic_ids.get(at.topic)
+    }
     before = {at: position for at, position in found.positions.items() if at.topic not in stale}
     if named is not None:
         if complete:

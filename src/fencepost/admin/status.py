@@ -8,7 +8,6 @@ from datetime import datetime
 from fencepost.admin.stored import stored_state
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
-from fencepost.model import TopicPartition
 from fencepost.spec import PipelineSpec
 
 
@@ -42,7 +41,7 @@ def pipeline_status(spec: PipelineSpec) -> PipelineStatus:
         topic = TopicReader(cluster, *spec.source.origins)
         first, end = topic.bounds(topic.require_same())
     found = stored_state(spec)
-    stored = {TopicPartition(row.topic, row.partition): row for row in found.rows}
+    stored = found.stored
     did = found.activity
     partitions = []
     for at in sorted({*end, *stored}):

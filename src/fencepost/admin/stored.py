@@ -6,18 +6,16 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
+from fencepost.fence import Stored, require_same_topics
 from fencepost.guarantee import Guarantee
 from fencepost.model import TopicPartition
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore
-from fencepost.sinks.postgres import PostgresSettings, PostgresStore
-from fencepost.sinks.postgres.ledger import same_topics
+from fencepost.sinks.postgres import PostgresSettings, PostgresStore, ledger
 from fencepost.sinks.postgres.reading import (
     Activity,
-    StoredPosition,
     activity,
     last_guarantee,
     reader,
-    stored_positions,
 )
 from fencepost.spec import KafkaOptions, PipelineSpec, PostgresOptions
 
@@ -26,21 +24,21 @@ from fencepost.spec import KafkaOptions, PipelineSpec, PostgresOptions
 class StoredState:
     """Where a pipeline is, and what it did of late."""
 
-    rows: list[StoredPosition]
+    stored: Stored
     activity: Activity | None  # None: the sink does not keep that
     guarantee: Guarantee | None = None  # under which it ran last, where the sink keeps that
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        return {TopicPartition(row.topic, row.partition): row.position for row in self.rows}
+        return {at: held.position for at, held in self.stored.items()}
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         """Raises TopicRecreated where a stored topic id is another one."""
-        same_topics(pipeline, {row.topic: row.topic_id for row in self.rows}, topic_ids)
+        require_same_topics(pipeline, self.stored, topic_ids)
 
     def taken_out(self, spec: PipelineSpec) -> list[str]:
         """The topics that have positions and are not the pipeline's any more."""
-        return sorted({row.topic for row in self.rows}.difference(spec.source.origins))
+        return sorted({at.topic for at in self.stored}.difference(spec.source.origins))
 
 
 def stored_state(spec: PipelineSpec) -> StoredState:
@@ -48,15 +46,13 @@ def stored_state(spec: PipelineSpec) -> StoredState:
     match spec.sink.options:
         case PostgresOptions() as options:
             with reader(options.dsn or "") as connection:
-                rows = stored_positions(connection, options.ledger_schema, spec.name)
+                found = ledger.read(connection, options.ledger_schema, spec.name)
                 did = activity(connection, options.ledger_schema, spec.name)
                 word = last_guarantee(connection, options.ledger_schema, spec.name)
-            return StoredState(rows, did, Guarantee(word) if word else None)
+            return StoredState(found, did, Guarantee(word) if word else None)
         case KafkaOptions() as options:
             with closing(_topics(spec, options)) as store:
-                stands = sorted(store.stands(spec.name).items())
-            found = [StoredPosition(*at, one.position, one.run, one.epoch, None, one.topic_id) for at, one in stands]
-            return StoredState(found, None)
+                return StoredState(dict(sorted(store.stored(spec.name).items())), None)
 
 
 def set_positions(

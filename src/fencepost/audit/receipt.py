@@ -18,7 +18,7 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
 from fencepost.kafka.topic_reader import read_topic
 from fencepost.model import EVENT_ID, Mode, Span, TopicPartition
-from fencepost.sinks.postgres import dead_letters
+from fencepost.sinks.postgres import dead_letters, ledger
 from fencepost.sinks.postgres.connection import Connection, table_name, translated
 from fencepost.sinks.postgres.reading import (
     StoredSpan,
@@ -27,7 +27,6 @@ from fencepost.sinks.postgres.reading import (
     reader,
     spans_before,
     spans_over,
-    stored_positions,
 )
 from fencepost.sinks.postgres.table import located
 from fencepost.spec import PipelineSpec
@@ -142,9 +141,9 @@ class _Log:
             return self._stored(connection)
 
     def _stored(self, connection: Connection) -> dict[TopicPartition, int]:
-        stored = stored_positions(connection, self._spec.postgres.ledger_schema, self._spec.name)
+        stored = ledger.read(connection, self._spec.postgres.ledger_schema, self._spec.name)
         require_same_topics(stored, self._topic)
-        return {TopicPartition(row.topic, row.partition): row.position for row in stored}
+        return {at: held.position for at, held in stored.items()}
 
     def _begins(self, positions: dict[TopicPartition, int]) -> bool | None:
         """Will a first run read it? A partition that is added to a topic begins with its first record."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,13 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from fencepost.audit.request import AuditRequest
 from fencepost.audit.spans import LandedSpan, starts
 from fencepost.errors import TopicRecreated
+from fencepost.fence import Stored
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import Start, TopicReader, by_place
 from fencepost.kafka.topics import offsets_at, topic_facts
 from fencepost.model import Span, TopicPartition
-from fencepost.sinks.postgres.reading import StoredPosition, reader, stored_positions, stored_spans
+from fencepost.sinks.postgres import ledger
+from fencepost.sinks.postgres.reading import reader, stored_spans
 
 LOOK_EVERY = 0.5  # seconds, while a pipeline drains
 
@@ -119,23 +121,22 @@ def _stored(
     if request.pipeline is None or request.dsn is None:
         return {}, [], {}
     with reader(request.dsn) as connection:
-        rows = stored_positions(connection, request.ledger_schema, request.pipeline)
+        stored = ledger.read(connection, request.ledger_schema, request.pipeline)
         spans = [
             LandedSpan(TopicPartition(at.topic, at.partition), Span(at.start_offset, at.end_offset), at.rows)
             for at in stored_spans(connection, request.ledger_schema, request.pipeline)
         ]
-    require_same_topics(rows, topic)
-    positions = {TopicPartition(row.topic, row.partition): row.position for row in rows}
-    moved = {TopicPartition(row.topic, row.partition) for row in rows if row.moved_at is not None}
-    return positions, spans, {at: position for at, position in positions.items() if at not in moved}
+    require_same_topics(stored, topic)
+    positions = {at: held.position for at, held in stored.items()}
+    return positions, spans, {at: held.position for at, held in stored.items() if held.moved_at is None}
 
 
-def require_same_topics(stored: Iterable[StoredPosition], topic: TopicReader) -> None:
+def require_same_topics(stored: Stored, topic: TopicReader) -> None:
     """Raises TopicRecreated where the pipeline has read another topic of that name."""
-    for row in stored:
-        if row.topic_id and row.topic_id != topic.topic_ids.get(row.topic, row.topic_id):
+    for at, held in stored.items():
+        if held.topic_id and held.topic_id != topic.topic_ids.get(at.topic, held.topic_id):
             raise TopicRecreated(
-                f"topic {row.topic!r} is another one than the pipeline has read",
+                f"topic {at.topic!r} is another one than the pipeline has read",
                 "its rows cannot be compared with it",
             )
 

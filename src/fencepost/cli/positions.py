@@ -25,12 +25,12 @@ def show(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> N
     from fencepost.admin.stored import stored_state
 
     pipeline = pipeline_spec(spec)
-    rows = stored_state(pipeline).rows
+    stored = stored_state(pipeline).positions
     if output is OutputFormat.JSON:
-        positions = [{"topic": row.topic, "partition": row.partition, "position": row.position} for row in rows]
+        positions = [{"topic": topic, "partition": number, "position": at} for (topic, number), at in stored.items()]
         emit_json({"pipeline": pipeline.name, "positions": positions})
     else:
-        emit_table(["topic", "partition", "position"], [[row.topic, row.partition, row.position] for row in rows])
+        emit_table(["topic", "partition", "position"], [[*place, at] for place, at in stored.items()])
 
 
 @app.command("set")

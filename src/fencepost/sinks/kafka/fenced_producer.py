@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from fencepost.errors import Fenced, FencepostError, Rewound, Unknown
+from fencepost.fence import StoredPosition
 from fencepost.kafka.producer import Aborting, Client
-from fencepost.sinks.kafka.ledger import Stand
 
 
 class FencedProducer:
@@ -23,7 +23,7 @@ class FencedProducer:
         self._client: Client | None = None
         self._ended = False  # has the client ended a transaction already?
         self._known = False
-        self._stand: Stand | None = None
+        self._stored: StoredPosition | None = None
         self.in_doubt = False  # a commit was not answered: it is decided when the producer is taken again
 
     @property
@@ -36,12 +36,12 @@ class FencedProducer:
         return self._known
 
     @property
-    def stand(self) -> Stand | None:
-        return self._stand
+    def stored(self) -> StoredPosition | None:
+        return self._stored
 
-    def learn(self, stand: Stand | None) -> None:
+    def learn(self, stored: StoredPosition | None) -> None:
         """What was read, or committed, since the producer was taken."""
-        self._stand, self._known = stand, True
+        self._stored, self._known = stored, True
 
     def take(self) -> None:
         """On return whoever had the producer is fenced, and what it had under way is committed or aborted."""
@@ -58,7 +58,7 @@ class FencedProducer:
     def leave(self) -> None:
         """End the client; a transaction that is open is aborted, now or by whoever takes the producer next."""
         client, self._client = self._client, None
-        self._stand, self._known = None, False
+        self._stored, self._known = None, False
         if client is not None:
             client.close()
 

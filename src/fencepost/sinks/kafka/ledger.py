@@ -9,50 +9,34 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.errors import Fenced, FencepostError, Rewound, Unreachable
+from fencepost.errors import FencepostError, Unreachable
+from fencepost.fence import StoredPosition
 from fencepost.kafka.client import librdkafka_log
 from fencepost.kafka.config.settings import outsider_settings
 from fencepost.kafka.errors import failure
-from fencepost.model import Batch, TopicPartition
+from fencepost.model import TopicPartition
 
 GLANCE_SECONDS = 1.0  # for a transaction that is about to end
 TIMEOUT_SECONDS = 60.0  # for brokers that come back
 _OURS = {"enable.auto.commit": False, "enable.auto.offset.store": False}
 _QUICK = {"retry.backoff.ms": "20"}  # how often it asks again while a transaction is about to end
-_NOBODY = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Stand:
-    """What is stored for one source partition."""
-
-    position: int
-    run: UUID  # the owner
-    epoch: int
-    topic_id: str | None
-    forgotten: bool = False  # a group's offset cannot be removed in a transaction: this one does not count any more
-
-    @property
-    def is_ours(self) -> bool:
-        """Did a pipeline of ours store it?"""
-        return self.run != _NOBODY
-
-    def offset(self, partition: TopicPartition) -> DriverPartition:
-        """As it goes into a transaction."""
-        note = {"run": str(self.run), "epoch": self.epoch, "topic_id": self.topic_id}
-        if self.forgotten:
-            note["forgotten"] = True
-        return DriverPartition(partition.topic, partition.partition, self.position, json.dumps(note))
+def offset_of(partition: TopicPartition, stored: StoredPosition, *, forgotten: bool = False) -> DriverPartition:
+    """As it goes into a transaction. A group's offset cannot be removed in one: `forgotten` says that it is void."""
+    note = {"run": str(stored.owner), "epoch": stored.epoch, "topic_id": stored.topic_id}
+    if forgotten:
+        note["forgotten"] = True
+    return DriverPartition(partition.topic, partition.partition, stored.position, json.dumps(note))
 
 
-Held = dict[TopicPartition, Stand]
+Held = dict[TopicPartition, StoredPosition]
 
 
 class Group:
@@ -113,8 +97,11 @@ class Group:
                 if time.monotonic() < deadline:
                     continue
                 raise self._failure(error) from error
-            stands = {TopicPartition(one.topic, one.partition): _stand(one) for one in found if one.offset >= 0}
-            return {partition: stand for partition, stand in stands.items() if not stand.forgotten}
+            return {
+                TopicPartition(one.topic, one.partition): stored
+                for one in found
+                if one.offset >= 0 and (stored := _stored(one)) is not None
+            }
         return {}
 
     def _failure(self, error: KafkaException) -> FencepostError:
@@ -128,38 +115,12 @@ class Group:
         return self._consumers[isolation]
 
 
-def _stand(found: DriverPartition) -> Stand:
+def _stored(found: DriverPartition) -> StoredPosition | None:
+    """None: it was forgotten. Without an owner: somebody else committed it."""
     try:
         note = json.loads(found.metadata or "")
-        forgotten = bool(note.get("forgotten", False))
-        return Stand(found.offset, UUID(note["run"]), int(note["epoch"]), note["topic_id"], forgotten)
+        if note.get("forgotten", False):
+            return None
+        return StoredPosition(found.offset, UUID(note["run"]), int(note["epoch"]), note["topic_id"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Stand(found.offset, _NOBODY, 0, None)
-
-
-def compare(stand: Stand | None, batch: Batch[Any]) -> bool:
-    """At the end (True) or at the start (False) of the batch, under its owner; else Fenced."""
-    partition, span = batch.only_span()
-    if stand is None or stand.run != batch.tenure.token:
-        now = f"run {stand.run} (epoch {stand.epoch})" if stand and stand.is_ours else "nobody"
-        raise Fenced(f"{batch}: {partition} is owned by {now}, not by run {batch.tenure.token}")
-    if stand.position in (span.start, span.end):
-        return stand.position == span.end
-    kind: type[Fenced] = Rewound if stand.position < span.start else Fenced
-    raise kind(f"{batch}: the stored position is {stand.position}")
-
-
-def require_start(stand: Stand | None, batch: Batch[Any]) -> Stand:
-    """What stands there, at the start of the batch and under its owner; else Fenced. An empty span is at both."""
-    at_end = compare(stand, batch)
-    _, span = batch.only_span()
-    if stand is None or (at_end and span.start < span.end):
-        raise Fenced(f"{batch}: the stored position is {span.end} already")
-    return stand
-
-
-def require_end(stand: Stand | None, batch: Batch[Any]) -> Stand:
-    """What stands there, at the end of the batch and under its owner; else Fenced."""
-    if not compare(stand, batch) or stand is None:
-        raise Fenced(f"{batch}: the stored position is at its start already")
-    return stand
+        return StoredPosition(found.offset, None, 0)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
-from fencepost.errors import Fenced, Rewound, Unreachable, Usage
+from fencepost import fence
+from fencepost.errors import Rewound, Unreachable, Usage
+from fencepost.fence import StoredPosition
 from fencepost.kafka.producer import Client
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.sinks.kafka import takeover
 from fencepost.sinks.kafka.fenced_producer import FencedProducer, telling
-from fencepost.sinks.kafka.ledger import Group, Held, Stand, compare, require_end, require_start
+from fencepost.sinks.kafka.ledger import Group, Held, offset_of
 from fencepost.sinks.kafka.outputs import Outputs, Records, arrow_records, one_by_one
 from fencepost.sinks.kafka.sending import Sending
 from fencepost.sinks.kafka.settings import KafkaSettings
@@ -54,9 +56,9 @@ class KafkaStore:
     # -- the ledger
 
     def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
-        return {at: stand.position for at, stand in self.stands(pipeline).items()}
+        return {at: held.position for at, held in self.stored(pipeline).items()}
 
-    def stands(self, pipeline: str) -> Held:
+    def stored(self, pipeline: str) -> Held:
         """The same with their owners."""
         group = self._group(pipeline)
         return group.seen(group.partitions())
@@ -66,7 +68,7 @@ class KafkaStore:
 
         After a commit without an answer the transactional.id is taken anew first: that decides it.
         """
-        return compare(self._standing(batch), batch)
+        return fence.landed(self._held(batch), batch)
 
     def advance(self, batch: Batch[Any]) -> None:
         """A span that is empty stores the position again, so that an idle partition's does not expire."""
@@ -76,14 +78,15 @@ class KafkaStore:
     def retreat(self, batch: Batch[Any]) -> None:
         producer, (partition, span) = self._producer(batch), batch.only_span()
         producer.ready()
-        stand = replace(require_end(self._standing(batch), batch), position=span.start)
+        fence.require_end(held := self._held(batch), batch)
+        back = replace(held[partition], position=span.start)
         with producer.transaction() as client, telling():
-            client.send_offsets([stand.offset(partition)], self._group(batch.tenure.pipeline).metadata)
-        producer.learn(stand)
+            client.send_offsets([offset_of(partition, back)], self._group(batch.tenure.pipeline).metadata)
+        producer.learn(back)
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         group = self._group(pipeline)
-        takeover.require_same_topics(pipeline, group.seen(group.partitions(topic_ids)), topic_ids)
+        fence.require_same_topics(pipeline, group.seen(group.partitions(topic_ids)), topic_ids)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
@@ -93,18 +96,18 @@ class KafkaStore:
 
         def owned(held: Held) -> Held:
             takeover.require_ours(group.name, held)
-            takeover.require_same_topics(pipeline, held, topic_ids)
-            if not held and not any(stand.is_ours for stand in self.stands(pipeline).values()):  # of no topic at all
+            fence.require_same_topics(pipeline, held, topic_ids)
+            if not held and not any(one.owner for one in self.stored(pipeline).values()):  # of no topic at all
                 takeover.require_empty_targets(self.settings.kafka, pipeline, self.settings.topics)
-            epoch = takeover.next_epoch(held)
+            epoch = fence.newest_epoch(held) + 1
             return {
                 at: takeover.owned(held.get(at), offset, run, epoch, topic_ids.get(at.topic))
                 for at, offset in first.items()
             }
 
         owned(group.seen(every))  # first: a start that is refused disturbs nobody
-        stands = self._claim(pipeline, first, lambda held: owned({**group.seen(set(every) - first.keys()), **held}))
-        return takeover.tenure(pipeline, run, stands)
+        taken = self._claim(pipeline, first, lambda held: owned({**group.seen(set(every) - first.keys()), **held}))
+        return takeover.tenure(pipeline, run, taken)
 
     def begin(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
@@ -118,16 +121,13 @@ class KafkaStore:
         group = self._group(tenure.pipeline)
 
         def renewed(held: Held) -> Held:
-            for partition in tenure.positions:
-                stand = held.get(partition)
-                if stand is None or stand.run not in (tenure.token, run):
-                    raise Fenced(f"{tenure.pipeline}: {partition} is owned by {stand.run if stand else 'nobody'} now")
-            return {at: replace(held[at], run=run) for at in tenure.positions}
+            fence.require_own(held, tenure, run)
+            return {at: replace(held[at], owner=run) for at in tenure.positions}
 
         if (held := group.glance(tenure.positions)) is not None:
             renewed(held)  # first: a run that was replaced must not disturb its successor
-        stands = self._claim(tenure.pipeline, tenure.positions, renewed)
-        return replace(takeover.tenure(tenure.pipeline, run, stands), epoch=tenure.epoch)
+        taken = self._claim(tenure.pipeline, tenure.positions, renewed)
+        return tenure.renewed(run, {at: held.position for at, held in taken.items()})
 
     def set_positions(
         self,
@@ -145,13 +145,12 @@ class KafkaStore:
         concerned = {at for at in every if at.topic in topics} | positions.keys() | stay.keys()
 
         def moved(held: Held) -> Held:
-            epoch = takeover.next_epoch({**every, **held})
-            others = {at: Stand(0, nobody, epoch, None, forgotten=True) for at in concerned}
-            ours = {at: held[at].position if at in held and held[at].is_ours else first for at, first in stay.items()}
-            wanted = {**ours, **positions}
-            return others | {at: Stand(to, nobody, epoch, topic_ids.get(at.topic)) for at, to in wanted.items()}
+            epoch = fence.newest_epoch({**every, **held}) + 1
+            ours = {at: held[at].position if at in held and held[at].owner else first for at, first in stay.items()}
+            wanted = {**dict.fromkeys(concerned, 0), **ours, **positions}
+            return {at: StoredPosition(to, nobody, epoch, topic_ids.get(at.topic)) for at, to in wanted.items()}
 
-        self._claim(pipeline, concerned, moved)
+        self._claim(pipeline, concerned, moved, forgotten=concerned - positions.keys() - stay.keys())
         self.release(concerned)
 
     # -- its clients
@@ -175,22 +174,33 @@ class KafkaStore:
     def _producer(self, batch: Batch[Any]) -> FencedProducer:
         if len(batch.spans) != 1:
             raise Usage(f"{batch}: the Kafka sink takes one source partition at a time")
-        return self._seat_of(batch.tenure.pipeline, batch.only_span()[0])
+        return self._producer_of(batch.tenure.pipeline, batch.only_span()[0])
 
-    def _seat_of(self, pipeline: str, partition: TopicPartition) -> FencedProducer:
+    def _producer_of(self, pipeline: str, partition: TopicPartition) -> FencedProducer:
         key = (pipeline, partition)
         if key not in self._producers:
             name = self.settings.transactional_id(pipeline, partition)
             self._producers[key] = FencedProducer(self.settings.producer(name))
         return self._producers[key]
 
-    def _claim(self, pipeline: str, partitions: Iterable[TopicPartition], change: takeover.Change) -> Held:
-        producers = {partition: self._seat_of(pipeline, partition) for partition in partitions}
-        return takeover.claim(self._group(pipeline), producers, change)
+    def _claim(
+        self,
+        pipeline: str,
+        partitions: Iterable[TopicPartition],
+        change: takeover.Change,
+        forgotten: Collection[TopicPartition] = (),
+    ) -> Held:
+        producers = {partition: self._producer_of(pipeline, partition) for partition in partitions}
+        return takeover.claim(self._group(pipeline), producers, change, forgotten)
 
     # -- one batch
 
-    def _standing(self, batch: Batch[Any]) -> Stand | None:
+    def _held(self, batch: Batch[Any]) -> Held:
+        partition, _ = batch.only_span()
+        found = self._stored_of(batch)
+        return {} if found is None else {partition: found}
+
+    def _stored_of(self, batch: Batch[Any]) -> StoredPosition | None:
         producer, (partition, _) = self._producer(batch), batch.only_span()
         group = self._group(batch.tenure.pipeline)
         if not producer.taken and not producer.in_doubt and (held := group.glance([partition])) is not None:
@@ -199,17 +209,17 @@ class KafkaStore:
             producer.take()  # an attempt before this one holds the position, or nobody knows: now it is decided
         if not producer.known:
             producer.learn(group.settled([partition]).get(partition))
-        return producer.stand
+        return producer.stored
 
     @contextmanager
     def _own_transaction(self, batch: Batch[Any]) -> Iterator[Client]:
         """A transaction that begins where the batch does, and moves the position to where it ends."""
-        producer, (_, span) = self._producer(batch), batch.only_span()
+        producer, (partition, span) = self._producer(batch), batch.only_span()
         producer.ready()
-        stand = require_start(self._standing(batch), batch)
+        fence.require_start(held := self._held(batch), batch)
         with producer.transaction() as client:
             yield client
-        producer.learn(replace(stand, position=span.end))
+        producer.learn(replace(held[partition], position=span.end))
 
     def _send(self, client: Client, batch: Batch[Any]) -> Landed:
         with telling():
@@ -217,11 +227,10 @@ class KafkaStore:
 
     def _move(self, client: Client, batch: Batch[Any]) -> None:
         partition, span = batch.only_span()
-        stand = require_start(self._standing(batch), batch)
+        fence.require_start(held := self._held(batch), batch)
+        moved = offset_of(partition, replace(held[partition], position=span.end))
         with telling():
-            client.send_offsets(
-                [replace(stand, position=span.end).offset(partition)], self._group(batch.tenure.pipeline).metadata
-            )
+            client.send_offsets([moved], self._group(batch.tenure.pipeline).metadata)
 
 
 class KafkaTransaction:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from uuid import UUID
 
-from fencepost.errors import PositionLost, Rewound, TopicRecreated, Unknown, Unreachable
+from fencepost.errors import PositionLost, Rewound, Unknown, Unreachable
+from fencepost.fence import StoredPosition, newest_epoch
 from fencepost.kafka.client import Cluster
-from fencepost.kafka.names import read_anew
 from fencepost.kafka.offsets import set_command
 from fencepost.kafka.topics import end_offsets, topic_id_and_partitions
 from fencepost.model import Tenure, TopicPartition
 from fencepost.sinks.kafka.fenced_producer import FencedProducer, telling
-from fencepost.sinks.kafka.ledger import Group, Held, Stand
+from fencepost.sinks.kafka.ledger import Group, Held, offset_of
 
 TIMEOUT_SECONDS = 60.0  # for others that claim the same
 _LONGEST_WAIT = 0.5
@@ -29,19 +29,29 @@ T = TypeVar("T")
 Change = Callable[[Held], Held]  # what stands there to what is to stand there
 
 
-def claim(group: Group, producers: Mapping[TopicPartition, FencedProducer], change: Change) -> Held:
+def claim(
+    group: Group,
+    producers: Mapping[TopicPartition, FencedProducer],
+    change: Change,
+    forgotten: Collection[TopicPartition] = (),
+) -> Held:
     """Store the change of what stands there, fencing whoever held one of the producers. Raises Unreachable."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
-            return _claim_once(group, producers, change)
+            return _claim_once(group, producers, change, forgotten)
         except (Rewound, Unknown) as displaced:  # unknown: taking the producers again decides it
             if time.monotonic() > deadline:
                 raise Unreachable(f"group {group.name}: no claim gets through: {displaced.message}") from displaced
         time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 (so that two do not displace each other for ever)
 
 
-def _claim_once(group: Group, producers: Mapping[TopicPartition, FencedProducer], change: Change) -> Held:
+def _claim_once(
+    group: Group,
+    producers: Mapping[TopicPartition, FencedProducer],
+    change: Change,
+    forgotten: Collection[TopicPartition],
+) -> Held:
     _each(lambda producer: producer.take(), producers.values())
     held = group.settled(producers)
     for partition, producer in producers.items():
@@ -50,10 +60,10 @@ def _claim_once(group: Group, producers: Mapping[TopicPartition, FencedProducer]
     metadata = group.metadata
 
     def store(partition: TopicPartition) -> None:
-        producer, stand = producers[partition], wanted[partition]
+        producer, stored = producers[partition], wanted[partition]
         with producer.transaction() as client, telling():
-            client.send_offsets([stand.offset(partition)], metadata)
-        producer.learn(stand)
+            client.send_offsets([offset_of(partition, stored, forgotten=partition in forgotten)], metadata)
+        producer.learn(None if partition in forgotten else stored)
 
     _each(store, wanted)
     return wanted
@@ -64,41 +74,25 @@ def _each(act: Callable[[T], object], things: Iterable[T]) -> None:
         list(pool.map(act, things))
 
 
-def owned(stand: Stand | None, first: int, run: UUID, epoch: int, topic_id: str | None) -> Stand:
+def owned(stored: StoredPosition | None, first: int, run: UUID, epoch: int, topic_id: str | None) -> StoredPosition:
     """Where it stands, or where it is to begin, under its new owner."""
-    before = None if stand is None else stand.topic_id
-    return Stand(first if stand is None else stand.position, run, epoch, topic_id or before)
+    before = None if stored is None else stored.topic_id
+    return StoredPosition(first if stored is None else stored.position, run, epoch, topic_id or before)
 
 
-def next_epoch(held: Held) -> int:
-    return max((stand.epoch for stand in held.values()), default=0) + 1
-
-
-def tenure(pipeline: str, run: UUID, stands: Held) -> Tenure:
-    epoch = max((stand.epoch for stand in stands.values()), default=0)
-    return Tenure(pipeline, run, epoch, {partition: stand.position for partition, stand in stands.items()})
+def tenure(pipeline: str, run: UUID, stored: Held) -> Tenure:
+    return Tenure(pipeline, run, newest_epoch(stored), {at: held.position for at, held in stored.items()})
 
 
 def require_ours(group: str, held: Held) -> None:
     """Raises PositionLost for offsets that somebody else committed to the group."""
-    if others := {partition: stand.position for partition, stand in held.items() if not stand.is_ours}:
+    if others := {at: stored.position for at, stored in held.items() if stored.owner is None}:
         where = ", ".join(map(str, sorted(others)))
         raise PositionLost(
             f"group {group} has offsets on {where} that no pipeline stored: they are no positions of ours",
             "give the pipeline another name; or, if nobody else uses the group, go on where they are: "
             f"{set_command(others)}",
         )
-
-
-def require_same_topics(pipeline: str, held: Held, topic_ids: Mapping[str, str]) -> None:
-    for partition, stand in held.items():
-        now = topic_ids.get(partition.topic)
-        if now and stand.topic_id and now != stand.topic_id:
-            raise TopicRecreated(
-                f"topic {partition.topic!r} was deleted and made anew since {pipeline!r} read it: "
-                "its offsets mean other records",
-                read_anew(partition.topic),
-            )
 
 
 def require_empty_targets(kafka: Mapping[str, str], pipeline: str, topics: Iterable[str]) -> None:

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from threading import RLock
 from typing import Any
 from uuid import UUID
 
-from fencepost.errors import Fenced, Rewound, TopicRecreated
+from fencepost import fence
+from fencepost.fence import StoredPosition
 from fencepost.model import Batch, Tenure, TopicPartition
 
-
-@dataclass
-class Position:
-    """One stored position."""
-
-    offset: int  # the next offset to read
-    owner: UUID
-    epoch: int  # how many owners there have been
-    topic_id: str | None
-
-
-Positions = dict[tuple[str, TopicPartition], Position]
+Positions = dict[tuple[str, TopicPartition], StoredPosition]
 
 
 class MemoryLedger:
@@ -32,91 +22,50 @@ class MemoryLedger:
         self._stored: Positions = {} if stored is None else stored
         self._lock = lock or RLock()
 
-    def done(self, batch: Batch[Any]) -> bool:
+    def stored(self, pipeline: str) -> fence.Stored:
+        """Everything of the pipeline, with its owners."""
         with self._lock:
-            held = self._held(batch)
-            if all(held[partition] == span.end for partition, span in batch.spans.items()):
-                return True
-            if all(held[partition] == span.start for partition, span in batch.spans.items()):
-                return False
-            if all(held[partition] <= span.start for partition, span in batch.spans.items()):
-                raise Rewound(f"{batch}: the stored positions are {_text(held)}")
-            raise Fenced(f"{batch}: the stored positions are {_text(held)}")
+            return {partition: held for (name, partition), held in self._stored.items() if name == pipeline}
 
-    def compare(self, batch: Batch[Any]) -> None:
-        """Raise Fenced unless every position is at its span's start under the batch's owner."""
-        held = self._held(batch)
-        if any(held[partition] != span.start for partition, span in batch.spans.items()):
-            raise Fenced(f"{batch}: the stored positions are {_text(held)}")
+    def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
+        return {partition: held.position for partition, held in self.stored(pipeline).items()}
+
+    def done(self, batch: Batch[Any]) -> bool:
+        return fence.landed(self.stored(batch.tenure.pipeline), batch)
+
+    def require_start(self, batch: Batch[Any]) -> None:
+        fence.require_start(self.stored(batch.tenure.pipeline), batch)
 
     def advance(self, batch: Batch[Any]) -> None:
         with self._lock:
-            self.compare(batch)
-            for partition, span in batch.spans.items():
-                self._stored[batch.tenure.pipeline, partition].offset = span.end
+            self.require_start(batch)
+            self._move(batch.tenure.pipeline, {partition: span.end for partition, span in batch.spans.items()})
 
     def retreat(self, batch: Batch[Any]) -> None:
         with self._lock:
-            held = self._held(batch)
-            if any(held[partition] != span.end for partition, span in batch.spans.items()):
-                raise Fenced(f"{batch}: the stored positions are {_text(held)}")
-            for partition, span in batch.spans.items():
-                self._stored[batch.tenure.pipeline, partition].offset = span.start
+            fence.require_end(self.stored(batch.tenure.pipeline), batch)
+            self._move(batch.tenure.pipeline, {partition: span.start for partition, span in batch.spans.items()})
 
-    def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
-        with self._lock:
-            return {
-                partition: position.offset for (name, partition), position in self._stored.items() if name == pipeline
-            }
+    def _move(self, pipeline: str, positions: Mapping[TopicPartition, int]) -> None:
+        for partition, position in positions.items():
+            self._stored[pipeline, partition] = replace(self._stored[pipeline, partition], position=position)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> Tenure:
         with self._lock:
-            self._same_topics(pipeline, topic_ids)
-            epochs = [position.epoch for (name, _), position in self._stored.items() if name == pipeline]
-            epoch = max(epochs, default=0) + 1
-            taken = {}
-            for partition, offset in first.items():
-                held = self._stored.get((pipeline, partition))
-                taken[partition] = held.offset if held else offset
-                self._stored[pipeline, partition] = Position(
-                    taken[partition], run, epoch, topic_ids.get(partition.topic)
-                )
+            stored = self.stored(pipeline)
+            fence.require_same_topics(pipeline, stored, topic_ids)
+            epoch = fence.newest_epoch(stored) + 1
+            taken = {at: stored[at].position if at in stored else offset for at, offset in first.items()}
+            for at, position in taken.items():
+                self._stored[pipeline, at] = StoredPosition(position, run, epoch, topic_ids.get(at.topic))
             return Tenure(pipeline, run, epoch, taken)
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
         with self._lock:
-            offsets = {}
-            for partition in tenure.positions:
-                position = self._stored.get((tenure.pipeline, partition))
-                if position is None or position.owner not in (tenure.token, run):
-                    raise Fenced(f"{tenure.pipeline}: {partition} has another owner")
-                offsets[partition] = position.offset
-            for partition in tenure.positions:
-                self._stored[tenure.pipeline, partition].owner = run
-            return tenure.renewed(run, offsets)
-
-    def _same_topics(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
-        for (name, partition), position in self._stored.items():
-            now = topic_ids.get(partition.topic)
-            if name == pipeline and now and position.topic_id and now != position.topic_id:
-                raise TopicRecreated(
-                    f"{pipeline}: topic {partition.topic!r} was deleted and made anew",
-                    "set the positions if the new topic is to be read",
-                )
-
-    def _held(self, batch: Batch[Any]) -> dict[TopicPartition, int]:
-        """The stored offsets of the batch's partitions; Fenced where another owner holds one."""
-        held = {}
-        for partition in batch.spans:
-            position = self._stored.get((batch.tenure.pipeline, partition))
-            if position is None or position.owner != batch.tenure.token:
-                owner = "nobody" if position is None else f"run {position.owner} (epoch {position.epoch})"
-                raise Fenced(f"{batch}: {partition} is owned by {owner}, not by run {batch.tenure.token}")
-            held[partition] = position.offset
-        return held
-
-
-def _text(held: Mapping[TopicPartition, int]) -> str:
-    return ", ".join(f"{partition} at {offset}" for partition, offset in sorted(held.items()))
+            stored = self.stored(tenure.pipeline)
+            fence.require_own(stored, tenure, run)
+            for at in tenure.positions:
+                self._stored[tenure.pipeline, at] = replace(stored[at], owner=run)
+            return tenure.renewed(run, {at: stored[at].position for at in tenure.positions})

@@ -83,5 +83,5 @@ class MemoryTransaction(MemorySink):
         self.advances: list[Batch[Any]] = []
 
     def advance(self, batch: Batch[Any]) -> None:
-        self._ledger.compare(batch)
+        self._ledger.require_start(batch)
         self.advances.append(batch)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
 
 import psycopg
 from psycopg import sql
@@ -23,19 +22,6 @@ from fencepost.sinks.postgres.connection import (
     translated,
 )
 from fencepost.sinks.postgres.table import read_columns
-
-
-@dataclass(frozen=True)
-class StoredPosition:
-    """One row of the ledger."""
-
-    topic: str
-    partition: int
-    position: int
-    owner: UUID
-    epoch: int
-    moved_at: datetime | None
-    topic_id: str | None
 
 
 @dataclass(frozen=True)
@@ -84,18 +70,6 @@ def pages(connection: Connection, table: str) -> int:
     with translated(f"look at table {table!r}"):
         found = connection.execute(query, (table_name(table).as_string(connection),)).fetchone()
     return int(found[0]) if found else 0
-
-
-def stored_positions(connection: Connection, schema: str, pipeline: str) -> list[StoredPosition]:
-    if not exists(connection, schema, "positions"):
-        return []
-    query = statement(
-        "SELECT topic, partition, position, owner, epoch, moved_at, topic_id FROM {schema}.positions "
-        "WHERE pipeline = %s ORDER BY topic, partition",
-        schema,
-    )
-    with translated("read the positions"), connection.cursor(row_factory=class_row(StoredPosition)) as cursor:
-        return cursor.execute(query, (pipeline,)).fetchall()
 
 
 def last_guarantee(connection: Connection, schema: str, pipeline: str) -> str | None:

@@ -12,7 +12,9 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
+from fencepost import fence
 from fencepost.errors import FencepostError, Refused, Rewound, Unreachable
+from fencepost.fence import Stored
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Merge, Span, Tenure, TopicPartition
 from fencepost.sinks.postgres import dead_letters, ledger, writers
@@ -23,7 +25,6 @@ from fencepost.sinks.postgres.folding import RETENTION, Folder
 from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.moving import Staged
 from fencepost.sinks.postgres.poison import MOST, begin_anew, find_poison
-from fencepost.sinks.postgres.reading import stored_positions
 from fencepost.sinks.postgres.repeated import find_repeated, is_unique, knows_place, untold
 from fencepost.sinks.postgres.stage import drop_stages
 
@@ -94,11 +95,14 @@ class PostgresStore:
         ledger.install(self.connection(), self._settings.schema)
 
     def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
-        held = ledger.read(self.connection(), self._settings.schema, pipeline)
-        return {partition: position for partition, (position, _, _) in held.items()}
+        return {at: held.position for at, held in self.stored(pipeline).items()}
+
+    def stored(self, pipeline: str) -> Stored:
+        """The same with their owners."""
+        return ledger.read(self.connection(), self._settings.schema, pipeline)
 
     def done(self, batch: Batch[Any]) -> bool:
-        return ledger.compare(ledger.held_by(self.connection(), self._settings.schema, batch.tenure.pipeline), batch)
+        return fence.landed(ledger.stored(self.connection(), self._settings.schema, batch.tenure.pipeline), batch)
 
     def advance(self, batch: Batch[Any]) -> None:
         spans, landed = self._written
@@ -119,8 +123,7 @@ class PostgresStore:
             ledger.retreat(connection, self._settings.schema, batch)
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
-        rows = stored_positions(self.connection(), self._settings.schema, pipeline)
-        ledger.same_topics(pipeline, {row.topic: row.topic_id for row in rows}, topic_ids)
+        fence.require_same_topics(pipeline, self.stored(pipeline), topic_ids)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
