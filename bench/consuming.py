@@ -58,7 +58,7 @@ STYLES: list[tuple[str, Commit, Per | float]] = [
 SLOW = 2_000  # records for whoever takes a round trip for each
 MEMORY = """
 import json, re, sys
-from fencepost.pipeline import Pipeline
+from fencepost.run.pipeline import Pipeline
 summary = Pipeline(json.loads(sys.argv[1])).run(once=True)
 # not getrusage: what that says begins with the size of whoever started this process
 print(summary.rows, re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])

@@ -38,6 +38,7 @@ from fencepost.engines.spark.transform import Transform
 from fencepost.model import Mode, TopicPartition
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import columns_for
+from fencepost.sinks.postgres.kind import KIND
 from fencepost.sinks.postgres.table import make_table
 from fencepost.spec import PipelineSpec
 
@@ -63,12 +64,12 @@ class Modes:
         """`shuffled`: a plan that mixes partitions, so that the rows go through a stage."""
         spec = self._spec(mode, "_from", "/*+ REPARTITION(4) */" if shuffled else "")
         transform = self._bench.transform(spec, self._batch)
-        settings = replace(self._fresh(f"bench_{mode}", transform, spec.postgres.key), pipeline=spec.name)
-        settings = replace(settings, merge=spec.postgres.merge)
+        settings = replace(self._fresh(f"bench_{mode}", transform, spec.job.options.key), pipeline=spec.name)
+        settings = replace(settings, merge=spec.sink.options.merge)
         with closing(PostgresStore(settings)) as store:
             first = {TopicPartition(self._bench.topic, number): 0 for number in range(PARTITIONS)}
             tenure = store.take_over(spec.name, uuid4(), first, {})
-            stream = BatchStream(self._bench.spark, transform, spec.guarantee, settings, tenure, lambda _: None)
+            stream = BatchStream(self._bench.spark, transform, spec.guarantee, KIND, settings, tenure, lambda _: None)
             start = perf_counter()
             stream.carry(once=True, every="0 seconds")
             seconds = perf_counter() - start

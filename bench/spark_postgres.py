@@ -42,6 +42,7 @@ from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.connection import transaction
+from fencepost.sinks.postgres.kind import KIND
 from fencepost.spec import PipelineSpec
 
 PARTITIONS = 4
@@ -95,18 +96,18 @@ class Bench:
 
     def _fenced(self, spec: PipelineSpec, batch: int | None = None) -> list[float]:
         transform = self.transform(spec, batch)
-        settings = replace(self.fresh_table(spec.postgres.table, transform), pipeline=spec.name)
+        settings = replace(self.fresh_table(spec.sink.options.name, transform), pipeline=spec.name)
         with closing(PostgresStore(settings)) as store:
             first = {TopicPartition(self.topic, number): 0 for number in range(PARTITIONS)}
             tenure = store.take_over(spec.name, uuid4(), first, {})
             marks: list[float] = []
             stream = BatchStream(
-                self.spark, transform, spec.guarantee, settings, tenure, lambda _: marks.append(perf_counter())
+                self.spark, transform, spec.guarantee, KIND, settings, tenure, lambda _: marks.append(perf_counter())
             )
             marks.append(perf_counter())
             stream.carry(once=True, every="0 seconds")
             marks[-1] = perf_counter()  # the end of the query belongs to its last batch
-        landed = self.count(spec.postgres.table)
+        landed = self.count(spec.sink.options.name)
         assert landed == self.records, landed
         return [after - before for before, after in pairwise(marks)]
 

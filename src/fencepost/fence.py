@@ -104,5 +104,10 @@ def require_same_topics(pipeline: str, stored: Stored, topic_ids: Mapping[str, s
             raise TopicRecreated(
                 f"topic {partition.topic!r} was deleted and created again since {pipeline!r} read it: "
                 "its offsets mean other records",
-                f"to read the new one from its start: fencepost positions set --topic {partition.topic} --to earliest",
+                read_new_topic(partition.topic),
             )
+
+
+def read_new_topic(topic: str) -> str:
+    """What to do where a topic of that name is another one now."""
+    return f"to read the new one from its start: fencepost positions set --topic {topic} --to earliest"

@@ -16,6 +16,7 @@ from contract.keyed import DEDUPE, UPSERT, Event, Keyed, Maker
 from fencepost.errors import Poison, Refused
 from fencepost.guarantee import Guarantee
 from fencepost.model import Landed, Merge, Mode
+from fencepost.rows.dead_letters import SCHEMA
 from fencepost.sinks.postgres import PostgresStore, dead_letters, merging, new_keys
 from fencepost.sinks.postgres.columns import TOMBSTONE
 from fencepost.sinks.postgres.table import make_table, read_columns
@@ -202,7 +203,7 @@ def test_dead_letters_land_in_the_same_transaction(keyed: Maker) -> None:
     aside = dead_letters.table_for(shop.name)
     make_table(shop.connection, aside, dead_letters.COLUMNS)
     letter = {"topic": "orders", "partition": 0, "offset": 1, "_dead": "why", "headers": "[]"}
-    letters = pa.RecordBatch.from_pylist([letter], schema=dead_letters.SCHEMA)
+    letters = pa.RecordBatch.from_pylist([letter], schema=SCHEMA)
     landed = shop.store.write(shop.batch(0, 0, letters, shop.rows(0, 0, [(1, "a"), (1, "a")])))
     assert landed == Landed(rows=2, dead=1)
     assert shop.connection.execute(f"SELECT _dead FROM {aside}").fetchall() == [("why",)]

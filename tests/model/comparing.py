@@ -86,7 +86,7 @@ def _status(world: World, play: Play) -> Iterator[str]:
 
 
 def _peek(world: World, play: Play) -> Iterator[str]:
-    with reader(play.spec.postgres.dsn or "") as connection:
+    with reader(play.spec.job.options.dsn or "") as connection:
         connection.execute("SET LOCAL timezone TO UTC")
         lenient(connection)
         names, rows = last_rows(connection, play.table, LOOKED_AT)

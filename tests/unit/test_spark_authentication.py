@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.engines.spark.authentication import ON, SECRET, authentication, runs_here
-from fencepost.engines.spark.password import login
+from fencepost.engines.spark.secrets import for_tasks
 from fencepost.engines.spark.session import SECRETS, settings_of
 from fencepost.errors import Unreachable, Usage
 from fencepost.sinks.postgres import PostgresSettings
@@ -61,6 +61,11 @@ def settings(dsn: str) -> PostgresSettings:
     return PostgresSettings(dsn, "pipeline", "table", ())
 
 
+def dsn_of(target: object) -> str:
+    assert isinstance(target, PostgresSettings)
+    return target.dsn
+
+
 @pytest.mark.parametrize(
     "dsn",
     [
@@ -70,24 +75,24 @@ def settings(dsn: str) -> PostgresSettings:
     ],
 )
 def test_what_is_secret_is_in_a_file_that_only_we_can_read(dsn: str) -> None:
-    with login(settings(dsn), here=True) as shared:
-        assert CANARY not in shared.public.dsn
+    with for_tasks(settings(dsn), here=True) as shared:
+        assert CANARY not in dsn_of(shared.public)
         assert CANARY not in repr(shared)
         assert shared.file is not None
         assert shared.file.stat().st_mode & 0o777 == 0o600
         assert shared.file.parent.stat().st_mode & 0o777 == 0o700
-        assert CANARY in shared.settings().dsn
+        assert CANARY in dsn_of(shared.whole())
         assert CANARY in json.loads(shared.file.read_text()).values()
     with pytest.raises(Unreachable, match="is gone"):
-        shared.settings()
+        shared.whole()
 
 
 def test_without_a_secret_there_is_no_file() -> None:
-    with login(settings("host=h passfile=/p"), here=True) as shared:
-        assert (shared.file, shared.settings().dsn) == (None, "host=h passfile=/p")
+    with for_tasks(settings("host=h passfile=/p"), here=True) as shared:
+        assert (shared.file, dsn_of(shared.whole())) == (None, "host=h passfile=/p")
 
 
 def test_tasks_that_run_elsewhere_get_it_with_their_work() -> None:
-    with login(settings(f"password='{CANARY}'"), here=False) as shared:
+    with for_tasks(settings(f"password='{CANARY}'"), here=False) as shared:
         assert shared.file is None
-        assert CANARY in shared.settings().dsn
+        assert CANARY in dsn_of(shared.whole())

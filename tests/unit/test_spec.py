@@ -81,9 +81,9 @@ def test_a_mode_has_what_it_needs_and_nothing_else(options: str, problem: str) -
 
 
 def test_how_rows_of_one_key_come_together() -> None:
-    assert parse(GOOD).postgres.merge is None
+    assert parse(GOOD).sink.options.merge is None
     keyed = GOOD.replace("table: orders", "table: orders, mode: upsert, key: [id, day], tombstones: delete")
-    assert parse(keyed).postgres.merge == Merge(Mode.UPSERT, ("id", "day"), deletes=True)
+    assert parse(keyed).sink.options.merge == Merge(Mode.UPSERT, ("id", "day"), deletes=True)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ class Store(MemoryStore):
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         require_same_topics(pipeline, self.stored(pipeline), topic_ids)
 
+    def set_positions(self, *_given: object) -> None: ...
+
     def close(self) -> None: ...
 
 

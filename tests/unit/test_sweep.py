@@ -204,12 +204,12 @@ def test_the_sweep_finds_both_anomalies_by_itself() -> None:
 class UnfencedStore(ShakyStore):
     """A store whose positions anybody may move from anywhere: what the sweep must catch."""
 
-    def compare(self, _batch: Batch[Any]) -> None:
+    def require_start(self, _batch: Batch[Any]) -> None:
         return
 
 
 def test_without_the_fence_exactly_once_is_seen_to_double(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShakyStore, "compare", UnfencedStore.compare)
+    monkeypatch.setattr(ShakyStore, "require_start", UnfencedStore.require_start)
     story: list[tuple[int, Move]] = [(5, Stall(Step.WRITTEN))]
     assert doubled(tell(Guarantee.EXACTLY_ONCE, story))
 

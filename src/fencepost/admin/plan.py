@@ -11,26 +11,15 @@ from fencepost.admin.stored import StoredState, stored_state
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
-from fencepost.kafka.topics import topic_facts, topic_id_and_partitions
+from fencepost.kafka.topics import topic_facts
 from fencepost.model import Merge, Mode, TopicPartition
 from fencepost.rows.shape import Preview
 from fencepost.rules.findings import Finding, require
-from fencepost.rules.producer import Acks, required_producer_settings
 from fencepost.rules.reader import reader_findings
 from fencepost.rules.sinks import WritePath, choose_path, merge_findings, require_key, require_letters, sink_findings
 from fencepost.rules.topics import loop_findings, topic_findings
-from fencepost.sinks.kafka.capabilities import CAPABILITIES as KAFKA
-from fencepost.sinks.kafka.outputs import require_columns
-from fencepost.sinks.postgres import dead_letters
-from fencepost.sinks.postgres.capabilities import CAPABILITIES as POSTGRES
-from fencepost.sinks.postgres.columns import columns_for
-from fencepost.sinks.postgres.connection import WRITER_SETTINGS
-from fencepost.sinks.postgres.reading import reader
-from fencepost.sinks.postgres.repeated import PLACE
-from fencepost.sinks.postgres.table import fit_columns, require_temporary, unique_indexes
-from fencepost.spec import EngineName, KafkaOptions, PipelineSpec, SinkFormat
-
-CAPABILITIES = {SinkFormat.POSTGRES: POSTGRES, SinkFormat.KAFKA: KAFKA}
+from fencepost.sinks.kind import KeepsDeadLetters, require_able
+from fencepost.spec import EngineName, PipelineSpec
 
 READER_WHY = {
     Guarantee.AT_MOST_ONCE: "each partition's position moves first and its rows are written then; a retry finds it "
@@ -107,7 +96,7 @@ def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
     require(spec.guarantee, [*reader_findings(spec.reader_settings), *_loops(spec)])
     seen = trial(spec)
     merge = spec.sink.options.merge
-    capabilities = CAPABILITIES[spec.sink.format]
+    capabilities = spec.sink.kind.capabilities
     require_key(merge, seen.columns.names, seen.provenance)
     require(spec.guarantee, [*sink_findings(capabilities), *merge_findings(merge, seen.provenance)])
     if spec.brake is not None:
@@ -118,10 +107,10 @@ def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
         guarantee=spec.guarantee.value,
         engine=spec.engine.value,
         hops=_hops(spec, merge, path),
-        settings={**seen.settings, **_writer_settings(spec)},
+        settings={**seen.settings, **spec.sink.kind.settings(spec.job)},
         path=path.value,
         path_why=DIRECT_WHY[spec.engine] if path is WritePath.DIRECT else staged_why(seen.wide_node),
-        columns=_columns(spec, seen.columns),
+        columns=spec.sink.kind.columns(spec.job, seen.columns),
         target=spec.sink.options.name,
         warnings=_warnings(seen, merge, path),
     )
@@ -174,21 +163,8 @@ def _hops(spec: PipelineSpec, merge: Merge | None, path: WritePath) -> list[HopP
 def _bad_records(spec: PipelineSpec) -> str:
     if spec.brake is None:
         return "one that cannot be decoded, cast or stored stops the run, with its offset; its batch does not land"
-    return f"put aside into {dead_letters.table_for(spec.sink.options.name)}, with their batch; {spec.brake.rule}"
-
-
-def _writer_settings(spec: PipelineSpec) -> dict[str, str]:
-    if spec.sink.format is SinkFormat.POSTGRES:
-        return {f"postgresql {name}": value for name, value in WRITER_SETTINGS.items()}
-    required = required_producer_settings(Guarantee.EXACTLY_ONCE, Acks.QUORUM)
-    return {f"producer {one.name}": one.value for one in required if one.value}
-
-
-def _columns(spec: PipelineSpec, columns: pa.Schema) -> dict[str, str]:
-    if spec.sink.format is SinkFormat.POSTGRES:
-        return {column.name: column.type for column in columns_for(columns)}
-    require_columns(columns.names)
-    return {column.name: str(column.type) for column in columns}
+    kind = require_able(spec.sink.kind, KeepsDeadLetters, spec.sink.format, "keep dead letters")
+    return f"put aside into {kind.dead_letters(spec.job)}, with their batch; {spec.brake.rule}"
 
 
 def merge_why(merge: Merge, guarantee: Guarantee) -> str:
@@ -234,43 +210,25 @@ def _changed(now: Guarantee, before: Guarantee | None) -> list[str]:
     return [f"it ran under {before} until now: the position is kept, {there}; those that come from now on {FLAWS[now]}"]
 
 
-def _limited(spec: PipelineSpec, plan: Plan) -> Iterator[str]:
-    """What it means to add rows to a table that may refuse one because of another."""
-    options = spec.sink.options
-    if isinstance(options, KafkaOptions) or options.merge or not plan.target_exists:
-        return
-    with reader(options.dsn or "") as connection:
-        names = unique_indexes(connection, options.table)
-    if not names:
-        return
-    said = f"mode: append into a table with a unique index ({', '.join(names)}): a second row of a key is a bad record"
-    if spec.guarantee is not Guarantee.AT_LEAST_ONCE:
-        yield f"{said}; nothing else comes twice under {spec.guarantee}"
-    elif set(PLACE) <= plan.columns.keys():
-        yield f"{said}; rows that are there already after a crash, the same in every column, are left out"
-    else:
-        yield f"{said}, and so are the rows that are there already after a crash: use mode: dedupe"
-
-
 def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Plan:
     """Where it would resume and how much waits there, and whether the target fits."""
     with Cluster(spec.kafka) as cluster:
         topic = TopicReader(cluster, *spec.source.origins)
-        fitting, exists = _target(spec, cluster, columns)
+        fit = spec.sink.kind.fit(spec.job, columns)
         stored = stored_state(spec)
         stored.require_same(spec.name, topic.topic_ids)
         resume = topic.positions(stored.positions, spec.source.start, skip_gone=not spec.source.fail_on_data_loss)
         ends = topic.ends(resume)
         facts = [facts for name in _topics(spec) if (facts := topic_facts(cluster, name))]
     limits = [finding for each in facts for finding in topic_findings(each)]
-    plan = replace(plan, columns=fitting, target_exists=exists)
+    plan = replace(plan, columns=fit.columns, target_exists=fit.exists)
     return replace(
         plan,
         resume={str(partition): position for partition, position in sorted(resume.items())},
         waiting=sum(max(end - resume[at], 0) for at, end in ends.items()),
         warnings=[
             *plan.warnings,
-            *_limited(spec, plan),
+            *fit.warnings,
             *_moved(spec, stored.positions, resume),
             *_other_topics(spec, stored),
             *_changed(spec.guarantee, stored.guarantee),
@@ -280,24 +238,9 @@ def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Pl
 
 
 def _loops(spec: PipelineSpec) -> Iterator[Finding]:
-    options = spec.sink.options
-    return loop_findings(spec.source.origins, options.targets if isinstance(options, KafkaOptions) else ())
+    return loop_findings(spec.source.origins, spec.sink.options.topics_written)
 
 
 def _topics(spec: PipelineSpec) -> list[str]:
     """Those on which it depends that nothing is lost: what it reads, and what it writes."""
-    options = spec.sink.options
-    return [*spec.source.origins, *(options.targets if isinstance(options, KafkaOptions) else ())]
-
-
-def _target(spec: PipelineSpec, cluster: Cluster, columns: pa.Schema) -> tuple[dict[str, str], bool]:
-    """Its columns, and whether it is there. Raises Usage where it does not fit, or must be there and is not."""
-    options = spec.sink.options
-    if isinstance(options, KafkaOptions):
-        for name in options.targets:
-            topic_id_and_partitions(cluster, name)
-        return _columns(spec, columns), True
-    with reader(options.dsn or "") as connection:
-        require_temporary(connection, options.key)
-        fitting, exists = fit_columns(connection, options.table, columns, options.key)
-    return {column.name: column.type for column in fitting}, exists
+    return [*spec.source.origins, *spec.sink.options.topics_written]

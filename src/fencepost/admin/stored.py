@@ -9,15 +9,8 @@ from dataclasses import dataclass
 from fencepost.fence import Stored, require_same_topics
 from fencepost.guarantee import Guarantee
 from fencepost.model import TopicPartition
-from fencepost.sinks.kafka import KafkaSettings, KafkaStore
-from fencepost.sinks.postgres import PostgresSettings, PostgresStore, ledger
-from fencepost.sinks.postgres.reading import (
-    Activity,
-    activity,
-    last_guarantee,
-    reader,
-)
-from fencepost.spec import KafkaOptions, PipelineSpec, PostgresOptions
+from fencepost.sinks.kind import Activity, RemembersBatches
+from fencepost.spec import PipelineSpec
 
 
 @dataclass(frozen=True)
@@ -25,7 +18,7 @@ class StoredState:
     """Where a pipeline is, and what it did of late."""
 
     stored: Stored
-    activity: Activity | None  # None: the sink does not keep that
+    activity: Activity | None = None  # None: the sink does not keep that
     guarantee: Guarantee | None = None  # under which it ran last, where the sink keeps that
 
     @property
@@ -43,16 +36,12 @@ class StoredState:
 
 def stored_state(spec: PipelineSpec) -> StoredState:
     """Takes nothing over, and changes nothing."""
-    match spec.sink.options:
-        case PostgresOptions() as options:
-            with reader(options.dsn or "") as connection:
-                found = ledger.read(connection, options.ledger_schema, spec.name)
-                did = activity(connection, options.ledger_schema, spec.name)
-                word = last_guarantee(connection, options.ledger_schema, spec.name)
-            return StoredState(found, did, Guarantee(word) if word else None)
-        case KafkaOptions() as options:
-            with closing(_topics(spec, options)) as store:
-                return StoredState(dict(sorted(store.stored(spec.name).items())), None)
+    kind = spec.sink.kind
+    with closing(kind.ledger(spec.job)) as ledger:
+        stored = dict(sorted(ledger.stored(spec.name).items()))
+    if not isinstance(kind, RemembersBatches):
+        return StoredState(stored)
+    return StoredState(stored, *kind.activity(spec.job))
 
 
 def set_positions(
@@ -65,15 +54,5 @@ def set_positions(
 
     `kept`: partitions that stay where they are, each with where to begin if nothing is stored of it.
     """
-    match spec.sink.options:
-        case PostgresOptions() as options:
-            settings = PostgresSettings(options.dsn or "", spec.name, options.table, (), options.ledger_schema)
-            with closing(PostgresStore(settings)) as table:
-                table.set_positions(spec.name, positions, topic_ids, kept)
-        case KafkaOptions() as options:
-            with closing(_topics(spec, options)) as topics:
-                topics.set_positions(spec.name, positions, topic_ids, kept)
-
-
-def _topics(spec: PipelineSpec, options: KafkaOptions) -> KafkaStore:
-    return KafkaStore(KafkaSettings(spec.kafka, spec.name, options.targets, ledger_group=options.group))
+    with closing(spec.sink.kind.ledger(spec.job)) as ledger:
+        ledger.set_positions(spec.name, positions, topic_ids, kept)

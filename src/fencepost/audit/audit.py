@@ -28,6 +28,7 @@ from fencepost.machine.counting import count
 from fencepost.model import Mode, Span
 from fencepost.sinks.postgres import dead_letters
 from fencepost.sinks.postgres.connection import table_name, translated
+from fencepost.sinks.postgres.kind import options_of
 from fencepost.sinks.postgres.reading import exists, has_columns, pages, reader
 from fencepost.sinks.postgres.table import located
 from fencepost.spec import PipelineSpec
@@ -175,7 +176,7 @@ class _Auditor:
 
     def _of_keys(self, spec: PipelineSpec) -> Hop:
         """Upsert and dedupe of a pipeline: its transform is run again, to see which event of each key has the row."""
-        options, merge = spec.postgres, spec.postgres.merge
+        options, merge = options_of(spec.sink.format, spec.sink.options), spec.sink.options.merge
         if merge is None:
             raise Usage(f"pipeline {spec.name!r} does not merge rows", "leave --mode away")
         with reader(options.dsn or "") as connection:

@@ -20,6 +20,7 @@ from fencepost.kafka.topic_reader import read_topic
 from fencepost.model import EVENT_ID, Mode, Span, TopicPartition
 from fencepost.sinks.postgres import dead_letters, ledger
 from fencepost.sinks.postgres.connection import Connection, table_name, translated
+from fencepost.sinks.postgres.kind import options_of
 from fencepost.sinks.postgres.reading import (
     StoredSpan,
     exists,
@@ -117,7 +118,7 @@ class _Log:
 
     def record(self) -> Record:
         """As it stands at one moment."""
-        options = self._spec.postgres
+        options = options_of(self._spec.sink.format, self._spec.sink.options)
         with reader(options.dsn or "") as connection:
             positions = self._stored(connection)
             where = (connection, options.ledger_schema, self._spec.name, self._at)
@@ -137,11 +138,13 @@ class _Log:
         return record is not None, record is not None and record.value() is None
 
     def _positions(self) -> dict[TopicPartition, int]:
-        with reader(self._spec.postgres.dsn or "") as connection:
+        with reader(options_of(self._spec.sink.format, self._spec.sink.options).dsn or "") as connection:
             return self._stored(connection)
 
     def _stored(self, connection: Connection) -> dict[TopicPartition, int]:
-        stored = ledger.read(connection, self._spec.postgres.ledger_schema, self._spec.name)
+        stored = ledger.read(
+            connection, options_of(self._spec.sink.format, self._spec.sink.options).ledger_schema, self._spec.name
+        )
         require_same_topics(stored, self._topic)
         return {at: held.position for at, held in stored.items()}
 
@@ -160,7 +163,7 @@ def _carried(one: StoredSpan) -> Carried:
 
 
 def _look(spec: PipelineSpec, at: TopicPartition, record: Record, log: _Log) -> Look:
-    options, place = spec.postgres, Span(record.offset, record.offset + 1)
+    options, place = options_of(spec.sink.format, spec.sink.options), Span(record.offset, record.offset + 1)
     with reader(options.dsn or "") as connection:
         if not has_columns(connection, options.table, *_PLACE):
             raise Usage(

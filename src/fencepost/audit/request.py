@@ -10,7 +10,9 @@ from pathlib import Path
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.offsets import Start
-from fencepost.spec import KafkaOptions, PipelineSpec, SourceSpec
+from fencepost.sinks.kafka.options import KafkaOptions
+from fencepost.sinks.postgres.kind import options_of
+from fencepost.spec import PipelineSpec, SourceSpec
 
 SMALL = 500_000  # offsets: up to so many are compared before Spark has started
 
@@ -100,7 +102,7 @@ def of_pipeline(spec: PipelineSpec) -> AuditRequest:
             also=tuple(also),
             spec=spec,
         )
-    options = spec.postgres
+    options = options_of(spec.sink.format, spec.sink.options)
     return AuditRequest(
         spec.guarantee,
         spec.kafka,

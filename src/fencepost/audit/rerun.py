@@ -48,7 +48,7 @@ def rerun(spec: PipelineSpec, ranges: Mapping[TopicPartition, Span], aside: Plac
     Raises Usage where the transform needs Spark, Refused where it does not take a record that was carried.
     """
     rows = EventRows.of(spec)
-    merge = spec.postgres.merge
+    merge = spec.sink.options.merge
     if merge is None or not rows.shape.provenance:
         raise Refused("the rows do not know where they came from")
     parts = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -83,15 +84,12 @@ def _prepare(path: Path | None, role: str | None, output: OutputFormat) -> None:
 
     done = prepare(database_spec(path), role)
     if output is OutputFormat.JSON:
-        granted = [
-            {"on": one.kind.value, "name": ".".join(one.name), "rights": list(one.privileges)} for one in done.granted
-        ]
-        emit_json({"pipeline": done.pipeline, "made": done.made, "there": done.there, "role": role, "granted": granted})
+        emit_json(asdict(done))
         return
     for table in done.made:
         say(f"made     {table}")
     for table in done.there:
         say(f"there    {table}")
-    for rights in done.granted:
-        say(f"granted  {rights}, to {role}")
+    for one in done.granted:
+        say(f"granted  {', '.join(one['rights'])} on {one['on']} {one['name']}, to {role}")
     say(f"{done.pipeline} is ready" + (f" for {role}" if role else ": --role NAME grants a role what it needs"))

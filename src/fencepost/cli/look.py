@@ -9,7 +9,6 @@ import typer
 
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
-from fencepost.errors import Usage
 from fencepost.machine.counting import count
 
 
@@ -45,16 +44,11 @@ def peek(
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Show the last rows of the sink. As JSON: one object per row."""
-    from fencepost.sinks.postgres.forgiving import forgive
-    from fencepost.sinks.postgres.last_rows import last_rows
-    from fencepost.sinks.postgres.reading import exists, reader
+    from fencepost.sinks.kind import CanBeLookedAt, require_able
 
-    options = pipeline_spec(spec).postgres
-    with reader(options.dsn or "") as connection:
-        if not exists(connection, *options.table.split(".")):
-            raise Usage(f"there is no table {options.table!r}", "has the pipeline run?")
-        forgive(connection)
-        names, rows = last_rows(connection, options.table, most)
+    pipeline = pipeline_spec(spec)
+    kind = require_able(pipeline.sink.kind, CanBeLookedAt, pipeline.sink.format, "show its last rows")
+    names, rows = kind.last_rows(pipeline.job, most)
     if output is OutputFormat.JSON:
         for row in rows:
             emit_json(dict(zip(names, row, strict=True)))

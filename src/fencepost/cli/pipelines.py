@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.errors import Unreachable
-from fencepost.spec import PipelineSpec, PostgresOptions, find, load
+from fencepost.spec import PipelineSpec, find, load
 
 if TYPE_CHECKING:
     from fencepost.local import Stack
@@ -36,11 +36,8 @@ def database_spec(path: Path | None) -> PipelineSpec:
 
 
 def _with_dsn(spec: PipelineSpec) -> PipelineSpec:
-    options = spec.sink.options
-    if isinstance(options, PostgresOptions) and options.dsn is None:
-        options = options.model_copy(update={"dsn": local_dsn()})
-        spec = spec.model_copy(update={"sink": spec.sink.model_copy(update={"options": options})})
-    return spec
+    options = spec.sink.options.completed(local_dsn)
+    return spec.model_copy(update={"sink": spec.sink.model_copy(update={"options": options})})
 
 
 def local_dsn() -> str:

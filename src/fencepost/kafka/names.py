@@ -39,8 +39,3 @@ def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
 def group_of(pipeline: str) -> str:
     """The consumer group of a pipeline: a name that nobody else's group has by accident."""
     return f"fencepost.{pipeline}"
-
-
-def read_anew(topic: str) -> str:
-    """What to do where a topic of that name is another one now."""
-    return f"to read the new one from its start: fencepost positions set --topic {topic} --to earliest"

@@ -9,8 +9,8 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from fencepost.errors import PositionLost, RecordsGone, TopicRecreated, Unreachable, Usage
+from fencepost.fence import read_new_topic
 from fencepost.kafka.client import Cluster
-from fencepost.kafka.names import read_anew
 from fencepost.kafka.topics import offsets_at, topic_id_and_partitions
 from fencepost.model import Span, TopicPartition
 
@@ -78,7 +78,7 @@ class TopicReader:
         if now != self.topic_ids[topic]:
             raise TopicRecreated(
                 f"topic {topic!r} was deleted and made anew while it was read",
-                read_anew(topic),
+                read_new_topic(topic),
             )
         return [TopicPartition(topic, partition) for partition in partitions]
 
@@ -159,7 +159,7 @@ def _require_there(stored: Mapping[TopicPartition, int], end: Mapping[TopicParti
         if at not in end:
             raise PositionLost(
                 f"{at} has a stored position ({position}) and does not exist any more: the topic was made anew",
-                read_anew(at.topic),
+                read_new_topic(at.topic),
             )
     if lost := {at: position for at, position in stored.items() if position > end[at]}:
         raise PositionLost(*beyond_the_end(lost, end))

@@ -28,6 +28,9 @@ class Capabilities:
     atomic: bool  # rows and position become visible in one step
     durable: bool = True  # what was written is still there after a crash
     dead_letters: bool = False  # there is a place beside it for records that are put aside
+    engines: frozenset[str] = frozenset({"python", "spark"})  # that can write to it
+    records: bool = False  # takes records with key, value and headers, and nested values; else columns of flat types
+    group_ledger: bool = False  # its positions are a consumer group's offsets: there is nothing to mirror
 
 
 def sink_findings(sink: Capabilities) -> Iterator[Finding]:
@@ -43,7 +46,7 @@ def sink_findings(sink: Capabilities) -> Iterator[Finding]:
         yield Finding(
             Hop.SINK,
             f"sink {sink.name!r} cannot store the position together with the rows",
-            "choose a sink that keeps positions (postgres)",
+            "choose a sink that keeps positions",
             MAY_REPEAT,
         )
 
@@ -90,7 +93,7 @@ def require_key(merge: Merge | None, columns: Collection[str], provenance: bool)
 def require_letters(sink: Capabilities, provenance: bool) -> None:
     """Refuse to put bad records aside where there is no place for them, or nobody could tell which they are."""
     if not sink.dead_letters:
-        raise Usage("on_error: dead_letter goes with a PostgreSQL sink for now", "leave it at stop")
+        raise Usage(f"sink {sink.name!r} has no place for dead letters (on_error: dead_letter)", "leave it at stop")
     if not provenance:
         raise Usage(
             "on_error: dead_letter needs rows that know where they came from",

@@ -6,7 +6,7 @@ from threading import Event
 
 from fencepost.engines.listener import Listener, Waiting
 from fencepost.errors import Unreachable, Usage
-from fencepost.sinks.postgres.reading import last_seen, reader
+from fencepost.sinks.kind import KnowsItsOwner, require_able
 from fencepost.spec import EngineName, PipelineSpec
 
 STALE_SECONDS = 15.0  # an owner says every three seconds that it lives
@@ -17,11 +17,10 @@ def stand_by(spec: PipelineSpec, stop: Event, listen: Listener, stale: float = S
     """Returns when nobody has been seen for so long, or when stopped. Taking over is the fence's business."""
     if spec.engine is EngineName.PYTHON:
         raise Usage("members of a group stand by for each other", "run it once more, without --standby")
-    options, told = spec.postgres, ""
+    kind, told = require_able(spec.sink.kind, KnowsItsOwner, spec.sink.format, "tell whether its owner lives"), ""
     while not stop.is_set():
         try:
-            with reader(options.dsn or "") as connection:
-                seen = last_seen(connection, options.ledger_schema, spec.name)
+            seen = kind.last_seen(spec.job)
             if seen is None or seen > stale:
                 return
             trouble = "standing by: another run of the pipeline lives"

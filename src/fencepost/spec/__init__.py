@@ -1,15 +1,12 @@
 """What a pipeline is, and how it is read from its file."""
 
+from fencepost.sinks.options import Seconds
 from fencepost.spec.file import FILE_NAME, find, load, parse
 from fencepost.spec.parts import (
     BatchSpec,
     EngineName,
-    KafkaOptions,
     OnError,
     PipelineSpec,
-    PostgresOptions,
-    Seconds,
-    SinkFormat,
     SinkSpec,
     SourceSpec,
     TransformSpec,
@@ -20,12 +17,9 @@ __all__ = [
     "FILE_NAME",
     "BatchSpec",
     "EngineName",
-    "KafkaOptions",
     "OnError",
     "PipelineSpec",
-    "PostgresOptions",
     "Seconds",
-    "SinkFormat",
     "SinkSpec",
     "SourceSpec",
     "TransformSpec",

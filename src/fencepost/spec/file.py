@@ -17,14 +17,13 @@ from pydantic_core import ErrorDetails
 
 from fencepost.errors import Usage
 from fencepost.machine.trust import require_ours
+from fencepost.sinks import registry
 from fencepost.spec import document
 from fencepost.spec.document import WORD, NotADocument
 from fencepost.spec.parts import (
     BatchSpec,
     DeadLetterSpec,
-    KafkaOptions,
     PipelineSpec,
-    PostgresOptions,
     SinkSpec,
     SourceSpec,
     TransformSpec,
@@ -223,7 +222,7 @@ def _keys_beside(path: Sequence[Any]) -> list[str]:
         "source": [SourceSpec],
         "transform": [TransformSpec],
         "sink": [SinkSpec],
-        "options": [PostgresOptions, KafkaOptions],
+        "options": [registry.kind(name).options for name in registry.names()],
         "batch": [BatchSpec],
         "dead_letters": [DeadLetterSpec],
     }

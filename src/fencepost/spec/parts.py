@@ -9,10 +9,12 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    SerializeAsAny,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -23,27 +25,12 @@ from pydantic_core import PydanticCustomError
 
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
-from fencepost.model import Merge, Mode
 from fencepost.rules.brake import Brake
+from fencepost.sinks import registry
+from fencepost.sinks.kind import SinkJob, SinkKind
+from fencepost.sinks.options import Seconds, SinkOptions, TopicName
 
-_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)?", re.ASCII)
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def _seconds(value: object) -> object:
-    """`500ms`, `1s`, `2m` or a number of seconds."""
-    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        return value
-    try:
-        return timedelta(seconds=float(match["number"]) * _UNITS[match["unit"] or "s"])
-    except OverflowError:
-        raise PydanticCustomError("duration", "a duration of more years than there are") from None
-
-
-Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 
 class _Part(BaseModel):
@@ -147,100 +134,31 @@ class TransformSpec(_Part):
         return self
 
 
-LONGEST_NAME = 63  # bytes, in PostgreSQL
-
-
-class PostgresOptions(_Part):
-    """A table in PostgreSQL."""
-
-    dsn: str | None = Field(None, description="libpq's connection string; absent: the local stack", repr=False)
-    table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)?$")]
-    mode: Mode = Mode.APPEND
-    key: tuple[str, ...] = Field((), description="the columns that name a row; with mode upsert or dedupe")
-    order_by: str | None = Field(None, description="upsert: the row with the highest value in this column wins")
-    tombstones: Literal["keep", "delete"] = Field("keep", description="upsert: what an event without a value does")
-    provenance: bool = Field(True, description="keep _topic, _partition, _offset and _n of each row")
-    ledger_schema: str = Field("fencepost", description="where Fencepost's own tables are")
-    ledger_retention: Seconds = Field(
-        timedelta(days=7), ge=timedelta(hours=1), description="how long each commit has a row of its own there"
-    )
-
-    @model_validator(mode="after")
-    def _short(self) -> PostgresOptions:
-        """PostgreSQL cuts a name off behind 63 bytes, and then means another table."""
-        for name in (*self.table.split("."), self.ledger_schema):
-            if len(name.encode(errors="replace")) > LONGEST_NAME:
-                raise PydanticCustomError(
-                    "name",
-                    f"{name!r} has {len(name.encode(errors='replace'))} bytes; PostgreSQL's names have 63 at most",
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _keyed(self) -> PostgresOptions:
-        if self.mode is not Mode.APPEND and not self.key:
-            raise PydanticCustomError("key", f"mode: {self.mode} needs a key; without one only mode: append can be had")
-        if self.key and self.mode is Mode.APPEND:
-            raise PydanticCustomError("key", "a key goes with mode: upsert or mode: dedupe")
-        if self.mode is not Mode.UPSERT and (self.order_by or self.tombstones != "keep"):
-            raise PydanticCustomError("upsert", "order_by and tombstones go with mode: upsert")
-        if self.order_by and self.tombstones == "delete":
-            raise PydanticCustomError(
-                "upsert", "order_by cannot hold with tombstones: delete; a deleted row leaves nothing to compare with"
-            )
-        return self
-
-    @property
-    def name(self) -> str:
-        return self.table
-
-    @property
-    def merge(self) -> Merge | None:
-        """How rows of one key come together; None where every row is added."""
-        if self.mode is Mode.APPEND:
-            return None
-        return Merge(self.mode, self.key, self.order_by, self.tombstones == "delete")
-
-
-class KafkaOptions(_Part):
-    """Topics of the same cluster."""
-
-    topic: TopicName
-    topics: tuple[TopicName, ...] = Field((), description="others that the column `topic` may name")
-    provenance: bool = Field(True, description="keep where each record came from, in the header fencepost.from")
-    group: str = Field("", description="the pipeline's bare name: a handler with outputs kept the positions there")
-
-    @property
-    def name(self) -> str:
-        return ", ".join(self.targets)
-
-    @property
-    def merge(self) -> Merge | None:
-        return None  # a topic keeps every record
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """All of them, the one that is meant when none is named first."""
-        return (self.topic, *(topic for topic in self.topics if topic != self.topic))
-
-
-class SinkFormat(StrEnum):
-    POSTGRES = "postgres"
-    KAFKA = "kafka"
+def _registered(format_: str) -> str:
+    if format_ not in registry.names():
+        raise PydanticCustomError("format", f"sink.format: one of {', '.join(registry.names())}, not {format_!r}")
+    return format_
 
 
 class SinkSpec(_Part):
     """Where the events go."""
 
-    format: SinkFormat
-    options: PostgresOptions | KafkaOptions
+    format: Annotated[str, AfterValidator(_registered)] = Field(
+        json_schema_extra=lambda schema: schema.update(enum=[*registry.names()])
+    )
+    options: SerializeAsAny[SinkOptions]
 
     @field_validator("options", mode="wrap")
     @classmethod
     def _of_the_format(cls, given: object, _any: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
         """Problems with the options of this format, not with those of every other."""
-        kafka = info.data.get("format") is SinkFormat.KAFKA
-        return KafkaOptions.model_validate(given) if kafka else PostgresOptions.model_validate(given)
+        if "format" not in info.data:
+            return given  # which says what is wrong by itself
+        return registry.kind(info.data["format"]).options.model_validate(given)
+
+    @property
+    def kind(self) -> SinkKind:
+        return registry.kind(self.format)
 
 
 class EngineName(StrEnum):
@@ -286,16 +204,13 @@ class PipelineSpec(_Part):
     folder: str = Field(".", exclude=True, description="what the names of files are relative to")
 
     @model_validator(mode="after")
-    def _an_engine_for_the_sink(self) -> PipelineSpec:
-        if self.sink.format is SinkFormat.KAFKA and self.engine is EngineName.SPARK:
-            raise PydanticCustomError("engine", "sink.format: kafka goes with engine: python for now")
-        return self
-
-    @model_validator(mode="after")
-    def _a_group_of_its_own(self) -> PipelineSpec:
-        """In another one two writers could meet that nothing fences: the fence goes by the pipeline's name."""
-        if isinstance(self.sink.options, KafkaOptions) and self.sink.options.group not in ("", self.name):
-            raise PydanticCustomError("group", "sink.options.group can only be the pipeline's own name")
+    def _a_sink_that_goes_with_it(self) -> PipelineSpec:
+        engines = self.sink.kind.capabilities.engines
+        if self.engine not in engines:
+            raise PydanticCustomError(
+                "engine", f"sink.format: {self.sink.format} goes with engine: {' or '.join(sorted(engines))} for now"
+            )
+        self.sink.options.require_pipeline(self.name)
         return self
 
     @model_validator(mode="after")
@@ -315,11 +230,17 @@ class PipelineSpec(_Part):
         return {**self.kafka, **self.spark, "failOnDataLoss": str(self.source.fail_on_data_loss).lower()}
 
     @property
-    def postgres(self) -> PostgresOptions:
-        """The options of a PostgreSQL sink. Raises Usage where it is another."""
-        if not isinstance(self.sink.options, PostgresOptions):
-            raise Usage(f"pipeline {self.name!r} ends in {self.sink.format}, and this needs a PostgreSQL sink")
-        return self.sink.options
+    def job(self) -> SinkJob:
+        """What it asks of its sink."""
+        return SinkJob(
+            self.name,
+            self.guarantee,
+            self.sink.options,
+            self.kafka,
+            self.source.origins,
+            dead_letters=self.on_error is OnError.DEAD_LETTER,
+            shared=self.engine is EngineName.PYTHON,
+        )
 
     @field_validator("kafka", "spark", mode="before")
     @classmethod

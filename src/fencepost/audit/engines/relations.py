@@ -78,10 +78,10 @@ class PythonLoader:
 
         aside = {(row["topic"], row["part"], row["pos"]) for row in self.engine.rows("SELECT * FROM dead")}
         self.engine.put("outputs", rerun(spec, ranges, aside))
-        if spec.transform is not None and spec.postgres.merge is not None:
-            before = sums_of(self.engine, "outputs", spec.postgres.merge)
+        if spec.transform is not None and spec.sink.options.merge is not None:
+            before = sums_of(self.engine, "outputs", spec.sink.options.merge)
             self.engine.put("outputs", rerun(spec, ranges, aside))
-            require_same(before, sums_of(self.engine, "outputs", spec.postgres.merge))
+            require_same(before, sums_of(self.engine, "outputs", spec.sink.options.merge))
 
     def expected(self, _topics: Sequence[str], _ranges: Ranges, _condition: str) -> None:
         raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")

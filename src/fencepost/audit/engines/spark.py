@@ -122,7 +122,7 @@ class SparkLoader:
 
         It is run twice. Raises Refused where that gives two results.
         """
-        merge = spec.postgres.merge
+        merge = spec.sink.options.merge
         transform = resolve(self.engine.spark, spec, KafkaSource(spec.source, spec.kafka, 1))
         if merge is None or not transform.shape.provenance:
             raise Refused("the rows do not know where they came from")

@@ -12,12 +12,12 @@ from confluent_kafka import Message
 
 from fencepost.errors import Poison, Usage
 from fencepost.model import EVENT_ID, TopicPartition
+from fencepost.rows import dead_letters
 from fencepost.rows.functions import FunctionName
 from fencepost.rows.json_documents import NotOfTheSchema
 from fencepost.rows.json_fields import Field, parse_fields, parse_value
 from fencepost.rows.shape import FROM, MOST_ASIDE, MOST_POISON, RowShape
-from fencepost.sinks.postgres import dead_letters
-from fencepost.spec import KafkaOptions, PipelineSpec, SourceSpec, ValueFormat
+from fencepost.spec import PipelineSpec, SourceSpec, ValueFormat
 
 SLICE = 10_000  # rows in a record batch
 
@@ -51,12 +51,12 @@ class EventRows:
         if clash:
             raise Usage(f"source.schema: {', '.join(clash)} is a column of every event already", "rename it")
         options = spec.sink.options
-        kafka = isinstance(options, KafkaOptions)
-        bare = ("key", "value", "headers" if kafka else "timestamp")
+        records = spec.sink.kind.capabilities.records
+        bare = ("key", "value", "headers" if records else "timestamp")
         deletes = options.merge is not None and options.merge.deletes
         most = MOST_POISON if spec.brake is None else MOST_ASIDE
-        shape = RowShape(provenance=True, arrow=arrow, flat=not kafka, tombstones=deletes, most_bad=most)
-        plain = cls(spec.source, shape, bare, kafka and arrow is None, fields)
+        shape = RowShape(provenance=True, arrow=arrow, flat=not records, tombstones=deletes, most_bad=most)
+        plain = cls(spec.source, shape, bare, records and arrow is None, fields)
         try:
             tried = plain.shape.tried(plain.schema)
         except Usage:  # it may have asked for headers or event_id

@@ -22,14 +22,15 @@ from fencepost.engines.python.member import Member
 from fencepost.engines.python.mirroring import GroupMirror
 from fencepost.engines.python.offset_store import MemberHooks, OffsetStore
 from fencepost.engines.python.settings import ConsumerSettings
-from fencepost.engines.python.sink_offset_store import SinkDelivery, SinkOffsetStore, Store
-from fencepost.engines.python.target import Target, open_target
+from fencepost.engines.python.sink_offset_store import SinkDelivery, SinkOffsetStore
+from fencepost.engines.python.target import RowTarget, open_target
 from fencepost.errors import Unreachable, Usage
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.names import group_of
 from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
+from fencepost.sinks.kind import Store
 from fencepost.spec import PipelineSpec
 
 MOST_RECORDS = 50_000  # in memory at once, of all partitions
@@ -44,7 +45,7 @@ class PythonEngine:
     spec: PipelineSpec
     settings: ConsumerSettings
     topic: TopicReader
-    target: Target
+    target: RowTarget
     ledger: Store
     stop: Event
     see: Observer
@@ -68,7 +69,7 @@ class PythonEngine:
         progress = _Progress(self.topic, report)
         delivery = SinkDelivery(
             self.spec.guarantee,
-            self.target.open_store,
+            self.target.sink.open,
             self.target.make_rows,
             tenure.token,
             brake=self.brake,
@@ -147,7 +148,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Pyth
     with Cluster(spec.kafka) as cluster:
         topic = TopicReader(cluster, *spec.source.origins)
         target = open_target(spec, rows)
-        with closing(target.open_store()) as ledger:
+        with closing(target.sink.open()) as ledger:
             yield PythonEngine(spec, settings, topic, target, ledger, stop, see, spec.brake)
 
 

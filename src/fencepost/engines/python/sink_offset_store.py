@@ -10,13 +10,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.delivery import AtomicSink, Observer, deliver
+from fencepost.delivery import Observer, deliver
 from fencepost.engines.data_loss import skip_gone
 from fencepost.engines.listener import Skipped
 from fencepost.engines.python.handler import PUT_BACK, HandlerFailed
@@ -28,23 +28,10 @@ from fencepost.guarantee import Guarantee
 from fencepost.kafka.offsets import TopicReader, set_command
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
+from fencepost.sinks.kind import Store
 
 LANES = 4  # batches under way at the same time
 T = TypeVar("T")
-
-
-class Store(AtomicSink[Any], Protocol):
-    """A sink that keeps positions. One thread at a time."""
-
-    def begin(
-        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
-    ) -> None:
-        """Positions for partitions that have none; another member may have begun, and be at work on some."""
-
-    def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
-        """Raises TopicRecreated where a stored topic id is another one: its offsets say nothing of these topics."""
-
-    def close(self) -> None: ...
 
 
 RowMaker = Callable[[TopicPartition, Messages, Mapping[int, str]], Any]

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
 from uuid import UUID
 
 from pyspark.sql import SparkSession
 
+from fencepost import fence
 from fencepost.delivery import Observer
 from fencepost.engines.data_loss import skip_gone
 from fencepost.engines.listener import BatchDone, Listener
 from fencepost.engines.spark.authentication import runs_here
-from fencepost.engines.spark.password import Login, login
 from fencepost.engines.spark.plan import wide_node
+from fencepost.engines.spark.secrets import TaskTarget, for_tasks
 from fencepost.engines.spark.session import open_session
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.engines.spark.stream import BatchStream
@@ -30,13 +31,7 @@ from fencepost.model import Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
 from fencepost.rules.findings import require
 from fencepost.rules.sinks import WritePath, choose_path, merge_findings, require_key, require_letters, sink_findings
-from fencepost.sinks.postgres import PostgresSettings, PostgresStore, dead_letters
-from fencepost.sinks.postgres.capabilities import CAPABILITIES
-from fencepost.sinks.postgres.committed import committed
-from fencepost.sinks.postgres.connection import connect
-from fencepost.sinks.postgres.ledger import heartbeat, require_own
-from fencepost.sinks.postgres.stage import require_right
-from fencepost.sinks.postgres.table import fit_columns, located, make_table
+from fencepost.sinks.kind import KnowsItsOwner, RemembersBatches, Store, TakesTables, Target
 from fencepost.spec import OnError, PipelineSpec
 
 
@@ -49,9 +44,9 @@ class SparkEngine:
     transform: Transform
     topic: TopicReader
     mirror: Mirror
-    settings: PostgresSettings
-    login: Login  # the same settings, for the tasks
-    ledger: PostgresStore
+    target: Target
+    task_target: TaskTarget  # the same, for the tasks
+    ledger: Store
     stop: Event
     see: Observer
     brake: Brake | None = None
@@ -68,16 +63,17 @@ class SparkEngine:
         return self.topic.topic_ids
 
     def landed(self, runs: Collection[UUID], first: Mapping[TopicPartition, int]) -> Landed | None:
-        if self.spec.guarantee is not Guarantee.EXACTLY_ONCE:
-            return None  # rows and positions were committed apart
+        kind = self.spec.sink.kind
+        if self.spec.guarantee is not Guarantee.EXACTLY_ONCE or not isinstance(kind, RemembersBatches):
+            return None  # rows and positions were committed apart, or nobody wrote them down
         try:
-            return committed(self.ledger.connection(), self.settings.schema, self.spec.name, runs, first)
+            return kind.landed(self.ledger, self.spec.name, runs, first)
         except Unreachable:
             return None
 
     def carry(self, tenure: Tenure, once: bool, report: Listener) -> None:
         if self._skips:
-            with closing(PostgresStore(self.settings)) as store:
+            with closing(self.target.open()) as store:
                 tenure = skip_gone(self.topic, tenure, store, report)
         reached = dict(tenure.positions)
 
@@ -91,7 +87,8 @@ class SparkEngine:
             self.spark,
             self.transform,
             self.spec.guarantee,
-            self.settings,
+            self.spec.sink.kind,
+            self.target,
             tenure,
             report=landed,
             tell=report,
@@ -100,7 +97,7 @@ class SparkEngine:
             require_readable=self._require_readable,
             stop=self.stop,
             see=self.see,
-            login=self.login,
+            task_target=self.task_target,
             brake=self.brake,
         )
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
@@ -117,18 +114,15 @@ class SparkEngine:
         starts = {at: span.start for at, span in spans.items()} if self._skips else {}
         self.topic.positions({**stored, **starts}, self.spec.source.start)
 
-    @contextmanager
-    def _guard(self, tenure: Tenure) -> Iterator[Callable[[], object]]:
+    def _guard(self, tenure: Tenure) -> AbstractContextManager[Callable[[], object]]:
         """Fenced where another run owns the positions, else whoever stands by is told that we live."""
-        own = self.settings
-        with closing(PostgresStore(own)) as store:  # on a connection of its own
+        kind = self.spec.sink.kind
+        return kind.watch(self.target, tenure) if isinstance(kind, KnowsItsOwner) else self._looking(tenure)
 
-            def look() -> None:
-                require_own(store.connection(), own.schema, tenure, tenure.token)
-                heartbeat(store.connection(), own.schema, own.pipeline)
-                store.fold(tenure.positions)
-
-            yield look
+    @contextmanager
+    def _looking(self, tenure: Tenure) -> Iterator[Callable[[], object]]:
+        with closing(self.target.open()) as store:  # on a connection of its own
+            yield lambda: fence.require_own(store.stored(tenure.pipeline), tenure)
 
     def _lag(self, positions: Mapping[TopicPartition, int]) -> int | None:
         try:
@@ -141,48 +135,33 @@ class SparkEngine:
 @contextmanager
 def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[SparkEngine]:
     """Open everything, cheapest first, and check what can be checked before an event moves."""
-    options = spec.postgres
-    if options.dsn is None or "bootstrap.servers" not in spec.kafka:
-        raise Usage("the pipeline says neither where Kafka is nor where PostgreSQL is", "start one with `fencepost up`")
+    if "bootstrap.servers" not in spec.kafka:
+        raise Usage("the pipeline does not say where Kafka is", "start one with `fencepost up`")
     with Cluster(spec.kafka) as cluster, _opened(spec, TopicReader(cluster, *spec.source.origins), stop, see) as engine:
         yield engine
 
 
 @contextmanager
 def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) -> Iterator[SparkEngine]:
-    options = spec.postgres
-    plain = PostgresSettings(
-        options.dsn or "",
-        spec.name,
-        options.table,
-        (),
-        options.ledger_schema,
-        guarantee=spec.guarantee.value,
-        retention=options.ledger_retention,
-    )
-    with closing(connect(plain.dsn)) as connection:
-        plain = replace(plain, table=located(connection, options.table))
+    kind, merge = spec.sink.kind, spec.sink.options.merge
+    with closing(kind.ledger(spec.job)) as ledger:
+        ledger.positions(spec.name)  # does it answer? Before Spark is started
     with (
-        closing(PostgresStore(plain)) as ledger,
         open_session(spec.name, spec.spark) as spark,
         closing(Mirror(spec.kafka, group_of(spec.name))) as mirror,
     ):
-        connection = ledger.connection()
-        source = KafkaSource(spec.source, spec.kafka, spec.batch.records)
-        transform = resolve(spark, spec, source)
+        transform = resolve(spark, spec, KafkaSource(spec.source, spec.kafka, spec.batch.records))
+        provenance = transform.shape.provenance
         node = wide_node(transform.apply(transform.source.empty(spark)))
-        if node and choose_path(CAPABILITIES, node) is WritePath.STAGED:
-            require_right(connection, options.ledger_schema, node)
-        require_key(options.merge, transform.columns.names, transform.shape.provenance)
-        require(
-            spec.guarantee, [*sink_findings(CAPABILITIES), *merge_findings(options.merge, transform.shape.provenance)]
-        )
-        columns, exists = fit_columns(connection, plain.table, transform.columns, options.key)
-        if not exists:
-            make_table(connection, plain.table, columns, options.key)
+        if node and choose_path(kind.capabilities, node) is WritePath.STAGED and isinstance(kind, TakesTables):
+            kind.require_stage(spec.job, node)
+        require_key(merge, transform.columns.names, provenance)
+        require(spec.guarantee, [*sink_findings(kind.capabilities), *merge_findings(merge, provenance)])
         if spec.on_error is OnError.DEAD_LETTER:
-            require_letters(CAPABILITIES, transform.shape.provenance)
-            make_table(connection, dead_letters.table_for(plain.table), dead_letters.COLUMNS)
-        settings = replace(plain, columns=columns, merge=options.merge, most_bad=transform.shape.most_bad)
-        with login(settings, runs_here(spark.sparkContext.master or "")) as shared:
-            yield SparkEngine(spec, spark, transform, topic, mirror, settings, shared, ledger, stop, see, spec.brake)
+            require_letters(kind.capabilities, provenance)
+        target = kind.prepare(replace(spec.job, most_bad=transform.shape.most_bad), transform.columns)
+        with (
+            closing(target.open()) as ledger,
+            for_tasks(target, runs_here(spark.sparkContext.master or "")) as task_target,
+        ):
+            yield SparkEngine(spec, spark, transform, topic, mirror, target, task_target, ledger, stop, see, spec.brake)

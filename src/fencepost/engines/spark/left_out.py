@@ -14,8 +14,8 @@ from fencepost.engines.spark.offsets import among
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.errors import Poison, Refused, Repeated
 from fencepost.model import Span, TopicPartition
+from fencepost.rows.dead_letters import SCHEMA
 from fencepost.rows.shape import MOST_ASIDE
-from fencepost.sinks.postgres.dead_letters import SCHEMA
 
 Letters = Mapping[TopicPartition, pa.RecordBatch]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -15,20 +13,15 @@ from pyspark.sql import DataFrame
 
 from fencepost.delivery import Observer, deliver, nobody
 from fencepost.engines.spark.left_out import Letters
-from fencepost.engines.spark.password import Login
+from fencepost.engines.spark.secrets import TaskTarget
 from fencepost.engines.spark.writer import InTask, store_for, whole
 from fencepost.errors import FencepostError, from_facts
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Step, Tenure, TopicPartition
 from fencepost.rows.shape import OutputCount
-from fencepost.sinks.postgres import PostgresSettings, PostgresStore
-from fencepost.sinks.postgres.connection import transaction
-from fencepost.sinks.postgres.moving import Staged, move
-from fencepost.sinks.postgres.stage import Attempt, Stage, drop_stages, name_for
+from fencepost.sinks.kind import Stage, TakesTables, Target
 
 RESULT_SCHEMA = "outcome string"  # as JSON
-
-_numbers = count(1)  # of this process's stages
 
 
 class Numbering:
@@ -59,7 +52,7 @@ class Numbering:
 class StageWriter(InTask):
     """A task's rows go into the stage."""
 
-    login: Login
+    target: TaskTarget
     stage: Stage
     batch: Batch[None]
     see: Observer = nobody
@@ -68,23 +61,24 @@ class StageWriter(InTask):
         task, numbering = self.task(), Numbering()
         rows = map(numbering.of, whole(batches)) if self.stage.provenance else whole(batches)
 
-        def fill() -> Attempt:
-            connection = store_for(self.login, self.batch.tenure).writer()
-            done = self.stage.fill(connection, task.partitionId(), task.taskAttemptId(), rows)
+        def fill() -> Any:
+            store = store_for(self.target, self.batch.tenure)
+            done = self.stage.fill(store, task.partitionId(), task.taskAttemptId(), rows, lambda: numbering.in_order)
             self.see(Step.STAGED, self.batch)
-            return replace(done, in_order=numbering.in_order)
+            return done
 
         yield pa.RecordBatch.from_pylist([{"outcome": self.tell(fill)}], schema=pa.schema({"outcome": pa.string()}))
 
 
 @dataclass(frozen=True)
-class Staging:
+class StagedWriter:
     """The driver's side."""
 
+    kind: TakesTables
     guarantee: Guarantee
     tenure: Tenure
-    settings: PostgresSettings
-    login: Login  # the same settings, for the tasks
+    target: Target
+    for_tasks: TaskTarget  # the same, for the tasks
     provenance: bool
     see: Observer
 
@@ -92,45 +86,27 @@ class Staging:
         self, rows: DataFrame, spans: dict[TopicPartition, Span], letters: Letters
     ) -> tuple[dict[TopicPartition, Landed], list[FencepostError]]:
         """What landed of each span, and nothing else; or nothing, and the troubles of the tasks."""
-        with closing(PostgresStore(replace(self.settings, merge=None), write=move)) as store:
-            empty = Batch(spans, None, self.tenure)
+        with self.kind.staging(self.target, self.tenure, self.provenance) as staging:
+            store, empty = staging.store, Batch(spans, None, self.tenure)
             if store.done(empty):
                 return dict.fromkeys(spans, Landed(rows=0, already=True)), []
-            with self._stage(store) as stage:
-                attempts, troubles = self._fill(rows, stage, empty)
+            with staging.stage() as stage:
+                filled, troubles = self._fill(rows, stage, empty)
                 if troubles:
                     return {}, troubles
-                staged = Staged(stage, tuple(attempts), letters, self.guarantee is Guarantee.AT_LEAST_ONCE)
+                staged = stage.rows(filled, letters)
                 batch: Batch[Any] = Batch(spans, staged, self.tenure)
                 landed = deliver(self.guarantee, batch, store, store, self.see)
         return dict.fromkeys(spans, landed) if landed.already else dict(staged.shares(spans)), []
 
-    @contextmanager
-    def _stage(self, store: PostgresStore) -> Iterator[Stage]:
-        own = self.settings
-        name = name_for(own.pipeline, self.tenure.token, next(_numbers))
-        stage = Stage(own.schema, name, own.table, own.columns, self.provenance, own.merge, own.most_bad)
-        stage.make(store.writer())
-        try:
-            yield stage
-        finally:
-            with suppress(FencepostError):  # after the next batch, or whoever takes over next, it is tried again
-                self._drop(store)
-
-    def _drop(self, store: PostgresStore) -> None:
-        """Apart from the batch's own transaction, which must not wait for whoever looks at the stage."""
-        with transaction(store.writer()) as connection:
-            drop_stages(connection, self.settings.schema, self.tenure.pipeline, self.tenure.token, others=False)
-
-    def _fill(self, rows: DataFrame, stage: Stage, batch: Batch[None]) -> tuple[list[Attempt], list[FencepostError]]:
+    def _fill(self, rows: DataFrame, stage: Stage, batch: Batch[None]) -> tuple[list[Any], list[FencepostError]]:
         """The attempts that count: of each task the one whose result Spark returned."""
-        writer = StageWriter(self.login, stage, batch, self.see)
-        attempts, troubles = [], []
+        writer = StageWriter(self.for_tasks, stage, batch, self.see)
+        filled, troubles = [], []
         for row in rows.mapInArrow(writer, RESULT_SCHEMA).collect():  # type: ignore[arg-type]
             outcome = json.loads(row.outcome)
             if "error" in outcome:
                 troubles.append(from_facts(outcome))
             else:
-                origins = tuple((topic, partition, size) for topic, partition, size in outcome.pop("origins"))
-                attempts.append(Attempt(**outcome, origins=origins))
-        return attempts, troubles
+                filled.append(outcome)
+        return filled, troubles

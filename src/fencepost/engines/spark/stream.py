@@ -19,9 +19,9 @@ from fencepost.engines.spark import plan, scratch
 from fencepost.engines.spark.failures import SparkFailure, of_a_time, translated
 from fencepost.engines.spark.left_out import LeftOut
 from fencepost.engines.spark.ownership import SILENCE, Guard, OwnershipWatch, unguarded
-from fencepost.engines.spark.password import Login
 from fencepost.engines.spark.poison import PoisonSearch
-from fencepost.engines.spark.staging import Staging
+from fencepost.engines.spark.secrets import TaskTarget
+from fencepost.engines.spark.staging import StagedWriter
 from fencepost.engines.spark.transform import Transform
 from fencepost.engines.spark.writer import RESULT_SCHEMA, PartitionWriter
 from fencepost.errors import FencepostError, Poison, Refused, Repeated, Unreachable, from_facts
@@ -29,8 +29,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
 from fencepost.rules.sinks import WritePath, choose_path
-from fencepost.sinks.postgres import PostgresSettings, PostgresStore
-from fencepost.sinks.postgres.capabilities import CAPABILITIES
+from fencepost.sinks.kind import SinkKind, TakesTables, Target, require_able
 
 Outcomes = dict[TopicPartition, Landed]
 Troubles = Sequence[Poison | Repeated]
@@ -47,7 +46,8 @@ class BatchStream:
     spark: SparkSession
     transform: Transform
     guarantee: Guarantee
-    settings: PostgresSettings
+    kind: SinkKind
+    target: Target
     tenure: Tenure
     report: Callable[[BatchDone], None]
     tell: Callable[[Waiting], None] = lambda _: None
@@ -57,7 +57,7 @@ class BatchStream:
     require_readable: Callable[[dict[TopicPartition, Span]], object] = lambda _: None
     stop: Event = field(default_factory=Event)
     see: Observer = nobody
-    login: Login | None = None  # the settings as tasks get them; None: as they are
+    task_target: TaskTarget | None = None  # the target as tasks get it; None: as it is
     brake: Brake | None = None  # records that cannot be carried go to the dead letters; None: the first one stops
     trouble: BaseException | None = None
     busy: bool = False  # with a batch
@@ -93,7 +93,7 @@ class BatchStream:
 
     def _heed(self, watch: OwnershipWatch, query: StreamingQuery) -> None:
         if watch.falls_silent():
-            self.tell(Waiting(f"PostgreSQL has not answered for {SILENCE:.0f} s", None))
+            self.tell(Waiting(f"{self.kind.capabilities.name} has not answered for {SILENCE:.0f} s", None))
         idle = not self.busy and self.trouble is None  # a batch finds out by itself
         if idle and watch.trouble is not None:
             query.stop()
@@ -116,8 +116,8 @@ class BatchStream:
             self.busy = False
 
     @property
-    def _login(self) -> Login:
-        return self.login or Login(self.settings, None)
+    def _for_tasks(self) -> TaskTarget:
+        return self.task_target or TaskTarget(self.target)
 
     def _go_on(self) -> None:
         if self.stop.is_set():
@@ -185,7 +185,7 @@ class BatchStream:
             return self._without_tasks(spans), []
         self.wide_node = plan.wide_node(rows)
         try:
-            if choose_path(CAPABILITIES, self.wide_node) is WritePath.STAGED:
+            if choose_path(self.kind.capabilities, self.wide_node) is WritePath.STAGED:
                 return self._by_stage(self.transform.for_stage(made), spans, aside)
             if plan.task_spans(rows) != spans:
                 raise Refused("the transform's tasks do not read one Kafka partition each, in the order of the source")
@@ -204,7 +204,7 @@ class BatchStream:
 
     def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, aside: LeftOut) -> tuple[Outcomes, Troubles]:
         writer = PartitionWriter(
-            self.guarantee, self.tenure, self._login, spans, self.transform.shape, aside.letters(), self.see
+            self.guarantee, self.tenure, self._for_tasks, spans, self.transform.shape, aside.letters(), self.see
         )
         landed: Outcomes = {}
         troubles = []
@@ -218,7 +218,8 @@ class BatchStream:
 
     def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: LeftOut) -> tuple[Outcomes, Troubles]:
         provenance = self.transform.shape.provenance
-        staging = Staging(self.guarantee, self.tenure, self.settings, self._login, provenance, self.see)
+        kind = require_able(self.kind, TakesTables, self.kind.capabilities.name, "take a batch as a whole")
+        staging = StagedWriter(kind, self.guarantee, self.tenure, self.target, self._for_tasks, provenance, self.see)
         try:
             landed, troubles = staging.carry(rows, dict(spans), aside.letters())
         except Poison as poison:  # the table does not take what the stage took
@@ -227,7 +228,7 @@ class BatchStream:
 
     def _without_tasks(self, spans: plan.TaskSpans) -> Outcomes:
         """A plan that can give no row has no tasks either; the positions move all the same."""
-        store = PostgresStore(self.settings)
+        store = self.target.open()
         try:
             batches: dict[TopicPartition, Batch[Any]] = {
                 at: Batch({at: span}, iter(()), self.tenure) for at, span in spans

@@ -18,7 +18,7 @@ from fencepost.rows.functions import FunctionName
 from fencepost.rows.json_column import json_field
 from fencepost.rows.shape import FROM, MOST_ASIDE, MOST_POISON, RowShape
 from fencepost.rules.sinks import require_stateless
-from fencepost.spec import PipelineSpec, PostgresOptions, TransformSpec, ValueFormat
+from fencepost.spec import PipelineSpec, TransformSpec, ValueFormat
 
 NESTED = (ArrayType, MapType, StructType, VariantType)
 ALWAYS = ("key", "value", "timestamp", FROM)
@@ -111,7 +111,7 @@ def _require_place(made: DataFrame) -> None:
 
 
 def _deletes(spec: PipelineSpec) -> bool:
-    return isinstance(spec.sink.options, PostgresOptions) and spec.sink.options.tombstones == "delete"
+    return spec.sink.options.merge is not None and spec.sink.options.merge.deletes
 
 
 def _on_spark(events: DataFrame, spec: TransformSpec | None, folder: str, source: KafkaSource) -> DataFrame:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -15,17 +16,17 @@ from pyspark import TaskContext
 from fencepost.delivery import Observer, deliver, nobody
 from fencepost.engines.spark.input_guard import GUARD
 from fencepost.engines.spark.left_out import Letters
-from fencepost.engines.spark.password import Login
 from fencepost.engines.spark.plan import TaskSpans
+from fencepost.engines.spark.secrets import TaskTarget
 from fencepost.errors import FencepostError, InputCut
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Tenure
 from fencepost.rows.shape import RowShape
-from fencepost.sinks.postgres import PostgresStore
+from fencepost.sinks.kind import Store
 
 RESULT_SCHEMA = "topic string, partition int, outcome string"  # the outcome as JSON
 
-_stores: dict[tuple[Login, Any], PostgresStore] = {}
+_stores: dict[UUID, Store] = {}  # by token
 
 
 class InTask:
@@ -59,7 +60,7 @@ class PartitionWriter(InTask):
 
     guarantee: Guarantee
     tenure: Tenure
-    login: Login
+    target: TaskTarget
     spans: TaskSpans  # by task
     shape: RowShape
     letters: Letters  # records that were put aside, by partition
@@ -70,7 +71,7 @@ class PartitionWriter(InTask):
         aside = self.letters.get(partition)
 
         def carry() -> Landed:
-            store = store_for(self.login, self.tenure)
+            store = store_for(self.target, self.tenure)
             made = self.shape.rows(partition, whole(batches))
             if self.guarantee is Guarantee.AT_MOST_ONCE:
                 made = read_ahead(made)
@@ -103,12 +104,11 @@ def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     GUARD.require_complete()
 
 
-def store_for(login: Login, tenure: Tenure) -> PostgresStore:
+def store_for(target: TaskTarget, tenure: Tenure) -> Store:
     """A worker keeps one connection, for the pipeline and run that it works for."""
-    key = (login, tenure.token)
-    if key not in _stores:
+    if tenure.token not in _stores:
         for store in _stores.values():
             store.close()
         _stores.clear()
-        _stores[key] = PostgresStore(login.settings())
-    return _stores[key]
+        _stores[tenure.token] = target.whole().open()
+    return _stores[tenure.token]

@@ -209,3 +209,17 @@ def copy_statement(table: str, columns: list[str]) -> sql.Composed:
 def statement(text: LiteralString, schema: str) -> sql.Composed:
     """One of our own statements, with the ledger's schema filled in."""
     return sql.SQL(text).format(schema=sql.Identifier(schema))
+
+
+_SECRET = b"*"  # how libpq marks what no dialog may show
+_KEYS = {"scram_client_key", "scram_server_key"}  # which it marks otherwise
+
+
+def without_secrets(dsn: str) -> tuple[str, dict[str, str]]:
+    """The connection string as everybody may see it, and what was taken out."""
+    parts = {name: str(value) for name, value in conninfo.conninfo_to_dict(dsn).items()}
+    names = _KEYS | {option.keyword.decode() for option in pq.Conninfo.get_defaults() if option.dispchar == _SECRET}
+    secrets = {name: value for name, value in parts.items() if name in names}
+    if not secrets:
+        return dsn, {}
+    return conninfo.make_conninfo("", **{name: value for name, value in parts.items() if name not in names}), secrets

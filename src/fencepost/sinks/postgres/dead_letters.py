@@ -4,23 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-import pyarrow as pa
-
-from fencepost.rows.json_column import json_field
 from fencepost.sinks.postgres.columns import Column
 
-SCHEMA = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        json_field("headers"),
-        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-        pa.field("_dead", pa.string()),  # why; the column's name marks a batch as dead letters
-    ]
-)
 COLUMNS = (
     Column("topic", "text"),
     Column("partition", "integer"),
@@ -43,7 +28,3 @@ def table_for(table: str) -> str:
         beginning = name.encode()[:45].decode(errors="ignore")
         name = f"{beginning}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return f"{schema}{dot}{name}_dead"
-
-
-def are_dead(rows: pa.RecordBatch) -> bool:
-    return "_dead" in rows.schema.names

@@ -13,6 +13,7 @@ from psycopg import sql
 
 from fencepost.errors import Refused, Unreachable
 from fencepost.model import Batch, Landed, Merge, Span, TopicPartition
+from fencepost.rows.dead_letters import are_dead
 from fencepost.sinks.postgres import dead_letters
 from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import TOMBSTONE, Column
@@ -110,7 +111,7 @@ class Merging:
 
     def _checked(self, rows: Iterator[pa.RecordBatch], partition: TopicPartition) -> Iterator[pa.RecordBatch]:
         for part in rows:
-            if dead_letters.are_dead(part):
+            if are_dead(part):
                 self._letters.append(part)
             elif part.num_rows:
                 require_keys(self._merge, part, partition)

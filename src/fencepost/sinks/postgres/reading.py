@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from fencepost.model import Span, TopicPartition
+from fencepost.sinks.kind import Activity
 from fencepost.sinks.postgres.connection import (
     KEEPALIVE,
     Connection,
@@ -162,17 +163,6 @@ def spans_before(
     )
     with translated("read the spans"), connection.cursor(row_factory=class_row(StoredSpan)) as cursor:
         return cursor.execute(query, (pipeline, f"{at.topic}@", at.partition, span.end, span.start)).fetchall()
-
-
-@dataclass(frozen=True)
-class Activity:
-    """What a pipeline did of late."""
-
-    rows: int  # ever, as far as the spans go back
-    dead: int
-    rows_last_minute: int
-    last_batch: datetime | None
-    uncounted: int = 0  # offsets of which nobody knows how many rows came
 
 
 def activity(connection: Connection, schema: str, pipeline: str) -> Activity:

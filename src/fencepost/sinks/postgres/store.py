@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import pyarrow as pa
+from psycopg.conninfo import make_conninfo
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from fencepost import fence
@@ -17,10 +18,11 @@ from fencepost.errors import FencepostError, Refused, Rewound, Unreachable
 from fencepost.fence import Stored
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Merge, Span, Tenure, TopicPartition
+from fencepost.rows.dead_letters import are_dead
 from fencepost.sinks.postgres import dead_letters, ledger, writers
 from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import Column
-from fencepost.sinks.postgres.connection import Connection, connect, mark_as_writer, transaction
+from fencepost.sinks.postgres.connection import Connection, connect, mark_as_writer, transaction, without_secrets
 from fencepost.sinks.postgres.folding import RETENTION, Folder
 from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.moving import Staged
@@ -51,6 +53,17 @@ class PostgresSettings:
 
     def __repr__(self) -> str:
         return f"PostgresSettings({self.pipeline!r} into {self.table!r})"  # the DSN may hold a password
+
+    def open(self) -> PostgresStore:
+        return PostgresStore(self)
+
+    def without_secrets(self) -> tuple[PostgresSettings, Mapping[str, str]]:
+        """As everybody may see it, and what was taken out of the connection string."""
+        dsn, secrets = without_secrets(self.dsn)
+        return replace(self, dsn=dsn), secrets
+
+    def with_secrets(self, secrets: Mapping[str, str]) -> PostgresSettings:
+        return replace(self, dsn=make_conninfo(self.dsn, **secrets))
 
 
 class PostgresStore:
@@ -230,7 +243,7 @@ class PostgresStore:
         rows = aside = 0
         try:
             for part in batch.rows:
-                if dead_letters.are_dead(part):
+                if are_dead(part):
                     copier.settle()
                     Copier(connection, dead_letters.table_for(self._settings.table), dead_letters.COLUMNS).copy(part)
                     aside += part.num_rows

@@ -1,0 +1,167 @@
+"""PostgreSQL, as everybody else meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from fencepost.errors import Usage
+from fencepost.guarantee import Guarantee
+from fencepost.model import Landed, Tenure, TopicPartition
+from fencepost.rules.sinks import Capabilities, WritePath
+from fencepost.sinks.kind import Activity, Fit, Prepared, SinkJob
+from fencepost.sinks.options import SinkOptions
+from fencepost.sinks.postgres import dead_letters, ledger, preparing
+from fencepost.sinks.postgres.columns import columns_for
+from fencepost.sinks.postgres.committed import committed
+from fencepost.sinks.postgres.connection import WRITER_SETTINGS, connect
+from fencepost.sinks.postgres.forgiving import forgive
+from fencepost.sinks.postgres.last_rows import last_rows
+from fencepost.sinks.postgres.options import PostgresOptions
+from fencepost.sinks.postgres.reading import activity, exists, last_guarantee, last_seen, reader
+from fencepost.sinks.postgres.repeated import PLACE
+from fencepost.sinks.postgres.stage import require_right
+from fencepost.sinks.postgres.staging import Staging
+from fencepost.sinks.postgres.store import PostgresSettings, PostgresStore
+from fencepost.sinks.postgres.table import fit_columns, located, make_table, require_temporary, unique_indexes
+
+
+class PostgresKind:
+    """A table; positions and spans are in tables of ours in the same database."""
+
+    capabilities = Capabilities(
+        "postgres", frozenset({WritePath.DIRECT, WritePath.STAGED}), atomic=True, dead_letters=True
+    )
+    options = PostgresOptions
+
+    def settings(self, _job: SinkJob) -> Mapping[str, str]:
+        return {f"postgresql {name}": value for name, value in WRITER_SETTINGS.items()}
+
+    def columns(self, _job: SinkJob, rows: pa.Schema) -> Mapping[str, str]:
+        return {column.name: column.type for column in columns_for(rows)}
+
+    def fit(self, job: SinkJob, rows: pa.Schema) -> Fit:
+        options: PostgresOptions = job.options
+        with reader(dsn_of(options)) as connection:
+            require_temporary(connection, options.key)
+            columns, there = fit_columns(connection, options.table, rows, options.key)
+            indexes = unique_indexes(connection, options.table) if there and not options.merge else []
+        types = {column.name: column.type for column in columns}
+        return Fit(types, there, _limits(job, indexes, told=set(PLACE) <= types.keys()))
+
+    def prepare(self, job: SinkJob, rows: pa.Schema) -> PostgresSettings:
+        plain = settings_of(job)
+        with closing(PostgresStore(plain)) as store:
+            require_temporary(store.connection(), job.options.key)
+            table = located(store.connection(), plain.table)
+            columns, there = fit_columns(store.connection(), table, rows, job.options.key)
+            if not there:
+                make_table(store.connection(), table, columns, job.options.key)
+            if job.dead_letters:
+                make_table(store.connection(), dead_letters.table_for(table), dead_letters.COLUMNS)
+        return replace(plain, table=table, columns=columns)
+
+    def ledger(self, job: SinkJob) -> PostgresStore:
+        return PostgresStore(settings_of(job))
+
+    # -- what only some can do
+
+    def require_stage(self, job: SinkJob, node: str) -> None:
+        with closing(connect(dsn_of(job.options))) as connection:
+            require_right(connection, job.options.ledger_schema, node)
+
+    def staging(self, target: PostgresSettings, tenure: Tenure, provenance: bool) -> AbstractContextManager[Staging]:
+        return Staging.opened(target, tenure, provenance)
+
+    def dead_letters(self, job: SinkJob) -> str:
+        return dead_letters.table_for(job.options.table)
+
+    def last_rows(self, job: SinkJob, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+        options: PostgresOptions = job.options
+        with reader(dsn_of(options)) as connection:
+            if not exists(connection, *options.table.split(".")):
+                raise Usage(f"there is no table {options.table!r}", "has the pipeline run?")
+            forgive(connection)
+            return last_rows(connection, options.table, most)
+
+    def prepare_for(self, job: SinkJob, rows: pa.Schema, staged: bool, role: str | None) -> Prepared:
+        return preparing.prepare(job, rows, staged, role)
+
+    def last_seen(self, job: SinkJob) -> float | None:
+        with reader(dsn_of(job.options)) as connection:
+            return last_seen(connection, job.options.ledger_schema, job.pipeline)
+
+    @contextmanager
+    def watch(self, own: PostgresSettings, tenure: Tenure) -> Iterator[Callable[[], object]]:
+        with closing(PostgresStore(own)) as store:
+
+            def look() -> None:
+                ledger.require_own(store.connection(), own.schema, tenure, tenure.token)
+                ledger.heartbeat(store.connection(), own.schema, own.pipeline)
+                store.fold(tenure.positions)
+
+            yield look
+
+    def activity(self, job: SinkJob) -> tuple[Activity, Guarantee | None]:
+        schema = job.options.ledger_schema
+        with reader(dsn_of(job.options)) as connection:
+            word = last_guarantee(connection, schema, job.pipeline)
+            return activity(connection, schema, job.pipeline), Guarantee(word) if word else None
+
+    def landed(
+        self, store: PostgresStore, pipeline: str, runs: Collection[UUID], first: Mapping[TopicPartition, int]
+    ) -> Landed:
+        return committed(store.connection(), store.settings.schema, pipeline, runs, first)
+
+
+def dsn_of(options: PostgresOptions) -> str:
+    """Raises Usage where the file does not say."""
+    if options.dsn is None:
+        raise Usage("the pipeline does not say where PostgreSQL is", "start one with `fencepost up`")
+    return options.dsn
+
+
+def options_of(format_: str, options: SinkOptions) -> PostgresOptions:
+    """Raises Usage where the pipeline ends elsewhere."""
+    if not isinstance(options, PostgresOptions):
+        raise Usage(f"the pipeline ends in {format_}, and this needs a PostgreSQL sink")
+    return options
+
+
+def settings_of(job: SinkJob) -> PostgresSettings:
+    """What a writer must know, before anybody knows the rows."""
+    options: PostgresOptions = job.options
+    return PostgresSettings(
+        dsn_of(options),
+        job.pipeline,
+        options.table,
+        (),
+        options.ledger_schema,
+        job.shared,
+        options.merge,
+        job.guarantee.value,
+        options.ledger_retention,
+        job.most_bad,
+    )
+
+
+def _limits(job: SinkJob, indexes: list[str], told: bool) -> list[str]:
+    """What it means to add rows to a table that may refuse one because of another. `told`: rows know their place."""
+    if not indexes:
+        return []
+    said = (
+        f"mode: append into a table with a unique index ({', '.join(indexes)}): a second row of a key is a bad record"
+    )
+    if job.guarantee is not Guarantee.AT_LEAST_ONCE:
+        return [f"{said}; nothing else comes twice under {job.guarantee}"]
+    if told:
+        return [f"{said}; rows that are there already after a crash, the same in every column, are left out"]
+    return [f"{said}, and so are the rows that are there already after a crash: use mode: dedupe"]
+
+
+KIND = PostgresKind()
