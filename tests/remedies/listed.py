@@ -47,6 +47,9 @@ FOLLOWED = {
     "drop it in the transform, or: ALTER TABLE {} {}": "test_columns_that_a_table_lacks_are_added_by_the_statement",
     "ALTER TABLE {} {}": "test_a_key_that_may_be_null_is_mended_by_the_statement",
     "CREATE UNIQUE INDEX ON {} ({}); {}": "test_a_key_gets_its_unique_index_and_is_never_null_by_the_statements",
+    "UPDATE {} SET _topic = {} WHERE _topic = {}": (
+        "test_rows_of_a_deleted_topic_are_renamed_by_the_statement_and_upsert_takes_the_new_ones"
+    ),
     "GRANT CREATE ON SCHEMA {} TO {}": (
         "test_the_right_to_make_a_stage_is_granted_by_the_statement_whatever_the_names"
     ),

@@ -19,7 +19,7 @@ COMMANDS = (
 )
 ACTS = re.compile(
     rf"fencepost (?:{COMMANDS})\b|\b(?:ALTER TABLE|GRANT [A-Z{{]|CREATE UNIQUE|CREATE ROLE)|SELECT pg_catalog.pg_term"
-    r"inate_backend\(\{|keytool|openssl |kafka-[a-z-]+\.sh"
+    r"inate_backend\(\{|^UPDATE \{\} SET|keytool|openssl |kafka-[a-z-]+\.sh"
 )
 SETS = re.compile(
     r"\bset (?:[a-z_]+[.:][ \w]|\{\}:|it to off)|\b(?:give|add) --[a-z]|\bleave (?:it (?:away|at)|--|tombstones:)|"

@@ -191,6 +191,7 @@ class _Auditor:
         except FencepostError as error:
             return Hop("log to sink", BY_KEY, undecided=f"which events must have a row is not known: {error}")
         forgotten = self._scope.compacted or (rows["rows"] > 0 and self._scope.forgets)
+        forgotten |= bool(earlier_topics(self._scope.spans))  # a row of a deleted topic stays where it came first
         plain = merge.mode is Mode.UPSERT and not merge.order_by  # the newest event of a key is not forgotten first
         question = replace(
             self._question(made=True),

@@ -228,6 +228,7 @@ def _say_aside(facts: dict[str, int]) -> None:
     for word, noun, text in (
         ("waiting", "offset", "beyond the position: not read yet"),
         ("ahead", "row", "beyond the position, left aside"),
+        ("earlier", "row", "of a topic of the same name that was deleted, left aside"),
         ("older", "row", "older than the log, or of a topic that is not read any more, left aside"),
         ("compacted", "row", "of records that were compacted away, compared by number only"),
     ):

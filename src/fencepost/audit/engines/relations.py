@@ -123,9 +123,13 @@ def put_nothing_dead(engine: Engine) -> None:
 
 
 def zoned(relation: str) -> str:
-    """A sink's rows with whether they are compared: not beyond the position, and not older than the log."""
+    """A sink's rows with whether they are compared: not beyond the position, and not older than the log.
+
+    Nor are those that were renamed as a deleted topic's: no topic has an @ in its name.
+    """
     return (
-        "SELECT s.*, CASE WHEN r.topic IS NULL OR (s.pos >= r.first AND s.pos < r.until) THEN 'in' "
+        "SELECT s.*, CASE WHEN instr(s.topic, '@') > 0 THEN 'earlier' "
+        "WHEN r.topic IS NULL OR (s.pos >= r.first AND s.pos < r.until) THEN 'in' "
         "WHEN s.pos >= r.until THEN 'ahead' ELSE 'older' END AS zone "
         f"FROM {relation} s LEFT JOIN ranges r ON s.topic = r.topic AND s.part = r.part"
     )

@@ -23,6 +23,7 @@ from fencepost.sinks.postgres import dead_letters, ledger, writers
 from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.connection import Connection, connect, mark_as_writer, transaction, without_secrets
+from fencepost.sinks.postgres.earlier_topic import require_renamed
 from fencepost.sinks.postgres.folding import RETENTION, Folder
 from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.moving import Staged
@@ -207,7 +208,8 @@ class PostgresStore:
     ) -> None:
         """Put the positions of these topics elsewhere by hand; a run that is under way ends as fenced.
 
-        `kept`: partitions that stay where they are, each with where to begin if nothing is stored of it.
+        `kept`: partitions that stay where they are, each with where to begin if nothing is stored of it. Raises Usage
+        where upsert would take rows of an earlier topic of the same name for newer.
         """
         self.install()
         writers.end_writers(self.connection(), self._settings.schema, pipeline)
@@ -215,6 +217,9 @@ class PostgresStore:
         concerned = Tenure(pipeline, uuid4(), 0, {**stay, **positions})
         with self._freed(concerned), transaction(self.connection()) as connection:
             moved = Tenure(pipeline, concerned.token, 0, positions)
+            own = self._settings
+            before = ledger.stored(connection, own.schema, pipeline)
+            require_renamed(connection, own.table, own.merge, before, topic_ids)
             ledger.set_positions(connection, self._settings.schema, moved, topic_ids, stay)
 
     # -- the connection
