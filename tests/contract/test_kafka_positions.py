@@ -69,7 +69,7 @@ def test_a_topic_that_was_made_anew_is_refused(flow: Flow) -> None:
     with pytest.raises(PositionLost):
         flow.open().take_over(pipeline, uuid4(), {source: 0}, topic_id(flow))
     flow.plan.carry(store, tenure, 10, 20)  # a writer that did not look: its position is of the old topic
-    with pytest.raises(TopicRecreated, match="made anew"):
+    with pytest.raises(TopicRecreated, match="created again"):
         flow.open().take_over(pipeline, uuid4(), {source: 0}, topic_id(flow))
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, Self, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as DriverPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from fencepost.errors import FencepostError, Unknown, Unreachable, Usage
 from fencepost.kafka.certificates import distrust
 from fencepost.kafka.config.settings import outsider_settings
-from fencepost.kafka.errors import NotLetIn, failure, is_missing
+from fencepost.kafka.errors import Complaints, NotLetIn, failure, is_missing, may_pass
+from fencepost.kafka.log import librdkafka_log
+from fencepost.kafka.standalone_consumer import StandaloneConsumer
 from fencepost.model import TopicPartition
 
 K = TypeVar("K")
@@ -29,10 +30,6 @@ _TRIES = 10  # to reach one broker: the driver chooses by itself whom it asks
 _GLANCE_SECONDS = 1.0  # between two looks at why there is no answer yet
 _POLL_SECONDS = 0.05
 
-# Without a logger librdkafka writes to stderr. Who wants its lines gives this logger a handler.
-librdkafka_log = logging.getLogger("fencepost.librdkafka")
-librdkafka_log.addHandler(logging.NullHandler())
-
 
 class Cluster:
     """A cluster that answered, until it is closed. Holds the driver's client, which must outlive its futures.
@@ -43,7 +40,8 @@ class Cluster:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         """Connect. Raises Usage for bad settings, Unreachable when nobody answers, NotLetIn for bad credentials."""
-        self._complaints = _Complaints()
+        self._settings = settings
+        self._complaints = Complaints()
         self._config: dict[str, Any] = {**outsider_settings(settings), "error_cb": self._complaints.hear}
         if "bootstrap.servers" not in self._config:
             raise Usage("bootstrap.servers is not set", "give --bootstrap-server host:port")
@@ -130,23 +128,13 @@ class Cluster:
 
         `stable`: wait for such transactions to end instead; Unreachable where one goes on.
 
-        A consumer asks that never joins: the admin client ends the whole process when the broker that coordinates the
-        group dies meanwhile.
+        Not asked by the admin client: it ends the whole process when the broker that coordinates the group dies
+        meanwhile.
         """
         isolation = "read_committed" if stable else "read_uncommitted"
-        own = {"group.id": group, "enable.auto.commit": False, "isolation.level": isolation}
-
-        def answer() -> list[DriverPartition]:
-            consumer = Consumer({**self._config, **own}, logger=librdkafka_log)
-            try:
-                topics = consumer.list_topics(timeout=ANSWER_SECONDS).topics
-                every = [DriverPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
-                return consumer.committed(every, timeout=ANSWER_SECONDS) if every else []
-            finally:
-                consumer.close()
-
-        found = self._insist(answer, f"the positions of group {group}")
-        return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+        with closing(StandaloneConsumer(self._settings, group, isolation)) as consumer:
+            found = consumer.stored(consumer.partitions(TIMEOUT_SECONDS), TIMEOUT_SECONDS)
+        return {at: one.offset for at, one in found.items()}
 
     def _client(self) -> AdminClient:
         try:
@@ -163,7 +151,7 @@ class Cluster:
                 return
             except KafkaException as error:
                 failed = self._failure(error, "the cluster")
-                if not _may_pass(failed) or time.monotonic() > deadline:
+                if not may_pass(failed) or time.monotonic() > deadline:
                     raise failed from error
 
     def _insist(self, answer: Callable[[], T], subject: str) -> T:
@@ -174,7 +162,7 @@ class Cluster:
                 return answer()
             except KafkaException as error:
                 failed = self._failure(error, subject)
-                if not _may_pass(failed) or time.monotonic() > deadline:
+                if not may_pass(failed) or time.monotonic() > deadline:
                     raise failed from error
             self._admin = self._client()  # the old one clings to the broker that it once chose
             time.sleep(_POLL_SECONDS)
@@ -185,21 +173,6 @@ class Cluster:
         if isinstance(failed, NotLetIn) and (reason := distrust(self._config)):
             return NotLetIn(*reason)
         return failed
-
-
-def _may_pass(failed: FencepostError) -> bool:
-    return isinstance(failed, Unreachable) and not isinstance(failed, NotLetIn)
-
-
-class _Complaints:
-    """What the connections last ran into. Apart from the cluster, so that a dropped one takes its threads along."""
-
-    def __init__(self) -> None:
-        self.last: KafkaError | None = None
-
-    def hear(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # says that nobody answers, but not why
-            self.last = error
 
 
 def _is_missing(future: Future[Any]) -> bool:

@@ -1,10 +1,13 @@
-"""What confluent-kafka's errors mean, by their code."""
+"""What confluent-kafka's errors mean, by their code. Every table of codes is here."""
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError
+from collections.abc import Iterable
 
-from fencepost.errors import Fenced, FencepostError, Refused, Unreachable, Usage
+from confluent_kafka import KafkaError, TopicPartition
+
+from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable, Usage
+from fencepost.model import Outcome
 
 
 class Missing(Usage):
@@ -53,11 +56,16 @@ _NOT_ALLOWED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-_FENCED = {
-    KafkaError._FENCED,
+_FENCED_PRODUCER = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+_FENCED = _FENCED_PRODUCER | {KafkaError.FENCED_INSTANCE_ID}
+_NOT_A_MEMBER = {  # a commit is refused: the group has given the partitions to somebody else
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.FENCED_INSTANCE_ID,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-    KafkaError.PRODUCER_FENCED,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError._STATE,
 }
 _MISSING = {
     KafkaError._UNKNOWN_GROUP,
@@ -88,6 +96,17 @@ _ABOUT_DATA = {  # the same records again would be refused again; every other co
     KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }
+_NOT_IN_THE_LOG = {  # a record that gets one of these answers is certainly not there; any other leaves it unknown
+    KafkaError.INVALID_MSG,
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+}
+_NOT_IN_THE_LOG_IF_FIRST = {KafkaError.NOT_ENOUGH_REPLICAS}  # unless an earlier request for the same record got through
 _NEWER = "it needs brokers, or a client, of a newer version"
 _NO_ENTRY = "get a new token, or another way in"
 _BAD_INPUT = {
@@ -122,6 +141,51 @@ _BAD_INPUT = {
 
 def is_missing(error: KafkaError) -> bool:
     return error.code() in _MISSING
+
+
+def is_fenced_producer(error: KafkaError) -> bool:
+    """Another producer has the transactional.id, or the transaction took too long."""
+    return error.code() in _FENCED_PRODUCER
+
+
+def is_refused_at_once(error: KafkaError) -> bool:
+    """The driver did not take the record: it is not even queued."""
+    return error.code() in _NOT_IN_THE_LOG | {KafkaError._INVALID_ARG}
+
+
+def is_out_of_range(error: KafkaError) -> bool:
+    """The partition does not hold the offset that was to be read."""
+    return error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+
+
+def is_end_of_partition(error: KafkaError) -> bool:
+    """No error: a reader has come to the end."""
+    return error.code() == KafkaError._PARTITION_EOF
+
+
+def may_pass(failed: FencepostError) -> bool:
+    """Is it worth asking again? Not where one side does not trust the other."""
+    return isinstance(failed, Unreachable) and not isinstance(failed, NotLetIn)
+
+
+def outcome_of(error: KafkaError, retried: bool) -> Outcome:
+    """What a failed delivery says about the record."""
+    certain = _NOT_IN_THE_LOG if retried else _NOT_IN_THE_LOG | _NOT_IN_THE_LOG_IF_FIRST
+    return Outcome.REFUSED if error.code() in certain else Outcome.UNKNOWN
+
+
+def first_error(error: KafkaError | None, answers: Iterable[TopicPartition]) -> KafkaError | None:
+    """Why a request failed, as a whole or for one of its partitions; None when it did not."""
+    return error or next((answer.error for answer in answers if answer.error is not None), None)
+
+
+def commit_failure(error: KafkaError, doing: str) -> FencepostError:
+    """Our error for a commit of offsets: Fenced, Unknown where no answer came, else Unreachable."""
+    if error.code() in _NOT_A_MEMBER:
+        return Fenced(f"{doing}: the group has given the partitions to another member ({error.name()})")
+    if error.code() in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
+        return Unknown(f"{doing}: no answer came ({error.name()})")
+    return Unreachable(f"{doing}: {error.str()}", "see the brokers")
 
 
 def failure(error: KafkaError, subject: str, servers: str, complaint: KafkaError | None = None) -> FencepostError:
@@ -167,3 +231,17 @@ def _disconnected(error: KafkaError, complaint: KafkaError | None, servers: str)
 def _readable(cause: KafkaError) -> str:
     """Without how long the connection was in which state, which librdkafka appends: of no use to a person."""
     return cause.str().partition(" (after ")[0]
+
+
+class Complaints:
+    """What a client's connections last ran into: its error_cb.
+
+    Apart from whoever holds the client, so that one that is dropped takes its threads along.
+    """
+
+    def __init__(self) -> None:
+        self.last: KafkaError | None = None
+
+    def hear(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # says that nobody answers, but not why
+            self.last = error

@@ -9,18 +9,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from threading import Condition, Thread
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.kafka.client import librdkafka_log
-from fencepost.kafka.config.settings import outsider_settings
+from fencepost.errors import FencepostError
+from fencepost.kafka.standalone_consumer import StandaloneConsumer
 from fencepost.model import TopicPartition
 
 MARK = "shown by fencepost"
 PATIENCE = 5.0  # for the last answer, when a run ends
 LOOK_SECONDS = 5.0
 PAUSE_SECONDS = 0.5  # after trouble
-POLL_SECONDS = 0.05
 
 
 def foreign(found: Iterable[DriverPartition]) -> set[TopicPartition]:
@@ -31,29 +29,17 @@ def foreign(found: Iterable[DriverPartition]) -> set[TopicPartition]:
 class Mirror:
     """One group's offsets. Never holds a run up, and never stops one: a thread of its own does the work.
 
-    One request at a time is under way, so that an older one cannot arrive last; what comes meanwhile waits for it.
-    A consumer that never joins its group sends them: the admin client's way aborts the process when the broker that
-    coordinates the group dies, and a synchronous commit hangs until there is another. While somebody else is a member
-    of the group, the brokers refuse them.
+    One commit at a time is under way; what comes meanwhile waits for it. While somebody else is a member of the group,
+    the brokers refuse them.
     """
 
     def __init__(self, settings: Mapping[str, str], group: str) -> None:
         self._group = group
-        self._consumer = Consumer(
-            {
-                **outsider_settings(settings),
-                "group.id": group,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "on_commit": self._answered,
-            },
-            logger=librdkafka_log,
-        )
+        self._consumer = StandaloneConsumer(settings, group)
         self._wanted: dict[TopicPartition, int] = {}
         self._changed = Condition()
         self._busy = False
         self._ending = False
-        self._under_way = False
         self.complaint = ""  # why the group is behind, if it is
         self._thread = Thread(target=self._work, name="mirror", daemon=True)
         self._thread.start()
@@ -76,8 +62,8 @@ class Mirror:
             while (wanted := self._next()) is not None:
                 try:
                     self._send(wanted)
-                except KafkaException as error:
-                    self.complaint = error.args[0].str()
+                except FencepostError as error:
+                    self.complaint = error.message
                     self._again(wanted)
                 with self._changed:
                     self._busy = False
@@ -99,23 +85,22 @@ class Mirror:
 
     def _send(self, wanted: Mapping[TopicPartition, int]) -> None:
         """Looks each time: somebody may have come and gone since."""
-        asked = [DriverPartition(at.topic, at.partition) for at in wanted]
-        others = foreign(self._consumer.committed(asked, timeout=LOOK_SECONDS))
+        others = foreign(self._consumer.stored(wanted, LOOK_SECONDS).values())
         shown = [
             DriverPartition(at.topic, at.partition, position, MARK)
             for at, position in wanted.items()
             if at not in others
         ]
         if shown:
-            self._under_way = True
-            self._consumer.commit(offsets=shown, asynchronous=True)
-            while self._under_way and not self._ending:
-                self._consumer.poll(POLL_SECONDS)  # hands the answer over, when it comes
+            self._commit(shown)
         if others:
             where = ", ".join(map(str, sorted(others)))
             self.complaint = f"group {self._group} has offsets that are not ours, on {where}"
 
-    def _answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
-        self._under_way = False
-        wrong = error or next((one.error for one in partitions if one.error), None)
-        self.complaint = wrong.str() if wrong else ""
+    def _commit(self, shown: list[DriverPartition]) -> None:
+        """What is refused is not tried again: the next positions are newer."""
+        try:
+            self._consumer.store(shown, lambda: self._ending)
+            self.complaint = ""
+        except FencepostError as error:
+            self.complaint = error.message

@@ -19,9 +19,8 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as Driver
 
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable, Usage
-from fencepost.kafka.client import librdkafka_log
-from fencepost.kafka.errors import NO_ANSWER, NotLetIn, failure
-from fencepost.model import Outcome
+from fencepost.kafka.errors import NO_ANSWER, Complaints, NotLetIn, failure, is_fenced_producer, is_refused_at_once
+from fencepost.kafka.log import librdkafka_log
 
 CALL_SECONDS = 10.0  # for one call of a transaction; it is repeated while the driver says that it may be
 TIMEOUT_SECONDS = 90.0  # for a transaction's call and all its repetitions
@@ -29,28 +28,7 @@ _POLL_SECONDS = 0.005  # without receipts nothing wakes up whoever waits for the
 _IDLE_SECONDS = 0.5
 _STRAGGLERS = ("EndTxn", "TxnOffsetCommit")  # repeated, an earlier one may still arrive, in the next transaction
 
-# The answers after which a record is certainly not in the log. Any other error leaves it unknown.
-_REFUSALS = {
-    KafkaError.INVALID_MSG,
-    KafkaError.INVALID_RECORD,
-    KafkaError.INVALID_TIMESTAMP,
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._UNKNOWN_TOPIC,
-}
-_REFUSED_AT_ONCE = _REFUSALS | {KafkaError._INVALID_ARG}
-_REFUSED_ONCE = {KafkaError.NOT_ENOUGH_REPLICAS}  # unless an earlier request for the same record got through
-_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
-
 OnDelivery = Callable[[KafkaError | None, Message], None]
-
-
-def outcome_of(error: KafkaError, retried: bool) -> Outcome:
-    """What a failed delivery says about the record."""
-    certain = _REFUSALS if retried else _REFUSALS | _REFUSED_ONCE
-    return Outcome.REFUSED if error.code() in certain else Outcome.UNKNOWN
 
 
 class Client:
@@ -61,11 +39,11 @@ class Client:
         self._servers = str(settings.get("bootstrap.servers", ""))
         if not self._servers:
             raise Usage("bootstrap.servers is not set", "give the brokers to begin with: host:port[,host:port]")
-        self._complaint: KafkaError | None = None
+        self._complaints = Complaints()
         self._statistics = ""
         self._called: Counter[str] = Counter()  # requests that were asked for since the last look
         self._sent: Counter[str] = Counter()  # and those that the driver had sent by then
-        config = {**settings, "error_cb": self._hear, "stats_cb": self._hear_statistics}
+        config = {**settings, "error_cb": self._complaints.hear, "stats_cb": self._hear_statistics}
         try:
             self._driver = Driver(config, logger=librdkafka_log)
         except KafkaException as error:
@@ -101,17 +79,17 @@ class Client:
     def trouble(self, error: KafkaException) -> FencepostError:
         """Our error for a call that failed."""
         cause: KafkaError = error.args[0]
-        if cause.code() in _FENCED:
+        if is_fenced_producer(cause):
             return Fenced(
                 "another producer with the same transactional.id took over, or the transaction took longer than"
                 " transaction.timeout.ms",
                 "see whether another one is running; if not, start this one again",
             )
-        if cause.code() in _REFUSED_AT_ONCE:
+        if is_refused_at_once(cause):
             return Refused(cause.str().removeprefix("Unable to produce message: "))
         if cause.code() == KafkaError._STATE:
             return Aborting("the transaction has failed already")
-        found = failure(cause, "the producer", self._servers, self._complaint)
+        found = failure(cause, "the producer", self._servers, self._complaints.last)
         if isinstance(found, Usage):  # a setting or a right: the driver gives up for good on some of these
             return found
         if cause.fatal() or cause.code() == KafkaError._FATAL:
@@ -125,7 +103,7 @@ class Client:
         try:
             self._driver.abort_transaction(0)
         except KafkaException as error:
-            if error.args[0].code() in _FENCED:
+            if is_fenced_producer(error.args[0]):
                 return self.trouble(error)
         return None
 
@@ -218,10 +196,6 @@ class Client:
         with self._serving, warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # an abort that fails: the broker does it in time
             self._driver.close()
-
-    def _hear(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # says that nobody answers, but not why
-            self._complaint = error
 
     def _hear_statistics(self, text: str) -> None:
         self._statistics = text

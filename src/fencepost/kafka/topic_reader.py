@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import cast
 from uuid import uuid4
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.kafka.config.settings import librdkafka_settings
+from fencepost.kafka.errors import is_end_of_partition
+from fencepost.kafka.standalone_consumer import StandaloneConsumer
 from fencepost.model import Span, TopicPartition
 
-_log = logging.getLogger("fencepost.librdkafka")
 SILENCE = 30.0  # seconds without a record or an end before a reader gives up
 AT_ONCE = 5_000
 
@@ -60,7 +59,7 @@ def read_topic(
 
 
 def _ends(
-    consumer: Consumer, topic: str, ranges: Mapping[TopicPartition, Span] | None
+    consumer: StandaloneConsumer, topic: str, ranges: Mapping[TopicPartition, Span] | None
 ) -> dict[TopicPartition, int | None]:
     there = _partitions(consumer, topic)
     if ranges is None:
@@ -76,20 +75,13 @@ def _require_reached(at: TopicPartition, offset: int, end: int | None) -> None:
         )
 
 
-def _consumer(kafka: Mapping[str, str], committed: bool) -> Consumer:
-    settings: dict[str, Any] = {
-        **librdkafka_settings(kafka),
-        "group.id": f"fencepost-reader-{uuid4()}",  # never joined, never committed to
-        "isolation.level": "read_committed" if committed else "read_uncommitted",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-        "fetch.wait.max.ms": 50,
-    }
-    return Consumer(settings, logger=_log)
+def _consumer(kafka: Mapping[str, str], committed: bool) -> StandaloneConsumer:
+    isolation = "read_committed" if committed else "read_uncommitted"
+    own = {"enable.partition.eof": True, "auto.offset.reset": "error", "fetch.wait.max.ms": 50}
+    return StandaloneConsumer(kafka, f"fencepost-reader-{uuid4()}", isolation, own)  # a group that nobody commits to
 
 
-def _partitions(consumer: Consumer, topic: str) -> set[TopicPartition]:
+def _partitions(consumer: StandaloneConsumer, topic: str) -> set[TopicPartition]:
     try:
         found = consumer.list_topics(topic, timeout=15).topics[topic]
     except KafkaException as error:
@@ -99,7 +91,7 @@ def _partitions(consumer: Consumer, topic: str) -> set[TopicPartition]:
     return {TopicPartition(topic, number) for number in found.partitions}
 
 
-def _next(consumer: Consumer, topic: str) -> list[Message]:
+def _next(consumer: StandaloneConsumer, topic: str) -> list[Message]:
     """The next records and ends of partitions; waits for the first, and takes along what is there already."""
     first = consumer.poll(SILENCE)
     if first is None:
@@ -107,6 +99,6 @@ def _next(consumer: Consumer, topic: str) -> list[Message]:
     messages = [first, *consumer.consume(AT_ONCE, 0)]
     for message in messages:
         error = message.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        if error is not None and not is_end_of_partition(error):
             raise Unreachable(f"topic {topic!r} cannot be read: {error.str()}")
     return messages

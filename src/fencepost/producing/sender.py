@@ -12,7 +12,8 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from fencepost.errors import Refused
 from fencepost.kafka.config.producer import Declaration
-from fencepost.kafka.producer import Client, outcome_of
+from fencepost.kafka.errors import outcome_of
+from fencepost.kafka.producer import Client
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Outcome
 from fencepost.producing.callbacks import Failures
 from fencepost.producing.delivery_reports import DeliveryReport, DeliveryReports, Settled, runs

@@ -14,19 +14,8 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.errors import Fenced, FencepostError, Unknown, Unreachable
+from fencepost.kafka.errors import commit_failure, first_error
 from fencepost.model import Batch, TopicPartition
-
-# the group has given our partitions to somebody else
-REPLACED = {
-    KafkaError.ILLEGAL_GENERATION,
-    KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError.FENCED_INSTANCE_ID,
-    KafkaError.STALE_MEMBER_EPOCH,
-    KafkaError.FENCED_MEMBER_EPOCH,
-    KafkaError.REBALANCE_IN_PROGRESS,
-    KafkaError._STATE,
-}
 
 
 class Commit(StrEnum):
@@ -51,14 +40,6 @@ class CommitStyle(Protocol):
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These are somebody else's now: commit nothing of them."""
-
-
-def translated(error: KafkaError, doing: str) -> FencepostError:
-    if error.code() in REPLACED:
-        return Fenced(f"{doing}: the group has given the partitions to another member ({error.name()})")
-    if error.code() in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
-        return Unknown(f"{doing}: no answer came ({error.name()})")
-    return Unreachable(f"{doing}: {error.str()}", "see the brokers")
 
 
 class _Positions:
@@ -169,7 +150,7 @@ def stored(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[Top
     try:
         found = consumer.committed(asked, timeout=30)
     except KafkaException as error:
-        raise translated(error.args[0], "read the group's positions") from error
+        raise commit_failure(error.args[0], "read the group's positions") from error
     return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
 
 
@@ -178,10 +159,10 @@ def commit_now(consumer: Consumer, positions: Mapping[TopicPartition, int], mark
     try:
         answers = consumer.commit(offsets=driver_offsets(positions, mark), asynchronous=False) or []
     except KafkaException as error:
-        raise translated(error.args[0], "commit") from error
+        raise commit_failure(error.args[0], "commit") from error
     failed = first_error(None, answers)
     if failed is not None:
-        raise translated(failed, "commit")
+        raise commit_failure(failed, "commit")
 
 
 def commit_soon(consumer: Consumer, positions: Mapping[TopicPartition, int], mark: str = "") -> None:
@@ -189,12 +170,7 @@ def commit_soon(consumer: Consumer, positions: Mapping[TopicPartition, int], mar
     try:
         consumer.commit(offsets=driver_offsets(positions, mark), asynchronous=True)
     except KafkaException as error:
-        raise translated(error.args[0], "commit") from error
-
-
-def first_error(error: KafkaError | None, answers: Iterable[DriverPartition]) -> KafkaError | None:
-    """Why a commit failed, as a whole or for one of its partitions; None when all of it stands."""
-    return error or next((answer.error for answer in answers if answer.error is not None), None)
+        raise commit_failure(error.args[0], "commit") from error
 
 
 def driver_offsets(positions: Mapping[TopicPartition, int], mark: str = "") -> list[DriverPartition]:

@@ -38,8 +38,9 @@ from fencepost.errors import (
     Usage,
 )
 from fencepost.guarantee import Guarantee
-from fencepost.kafka.client import Cluster, librdkafka_log
-from fencepost.kafka.errors import failure, is_missing
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.errors import failure, is_end_of_partition, is_missing, is_out_of_range
+from fencepost.kafka.log import librdkafka_log
 from fencepost.kafka.offsets import TopicReader, before_the_start, beyond_the_end
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 
@@ -200,7 +201,7 @@ class Member:
         return records
 
     def _told(self, message: Message, error: KafkaError) -> None:
-        if error.code() == KafkaError._PARTITION_EOF:
+        if is_end_of_partition(error):
             self._ends[TopicPartition(message.topic() or "", message.partition() or 0)] = message.offset() or 0
         else:
             self._trouble(message, error)
@@ -212,7 +213,7 @@ class Member:
                 "give each process one of its own",
             )
             return  # told by `run`, not in the middle of a batch
-        if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+        if is_out_of_range(error):
             raise self._out_of_range(TopicPartition(message.topic() or "", message.partition() or 0))
         if isinstance(found := failure(error, f"group {self._settings.group!r}", ""), Usage) and not is_missing(error):
             raise found

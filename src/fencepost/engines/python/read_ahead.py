@@ -12,8 +12,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.engines.python.commits import commit_soon, first_error, translated
+from fencepost.engines.python.commits import commit_soon
 from fencepost.errors import FencepostError
+from fencepost.kafka.errors import commit_failure, first_error
 from fencepost.model import Batch, TopicPartition
 
 MOST_AHEAD = 4  # batches that are read and not processed yet: so many can be lost by a kill
@@ -94,4 +95,4 @@ class ReadAhead:
             self._committed.extend(self._asked)
             self._asked.clear()
         elif self._asked:  # else they were given away meanwhile
-            self._failure = translated(failed, "commit")
+            self._failure = commit_failure(failed, "commit")

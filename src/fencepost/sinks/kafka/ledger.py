@@ -1,31 +1,23 @@
 """The ledger: a consumer group's offsets on the source partitions, with their owner in the metadata.
 
-They are moved in transactions only, and read by consumers that never join the group. Not by the admin client: it ends
-the whole process when the broker that coordinates the group dies while it asks.
+They are moved in transactions only, and read by consumers that never join the group.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping
-from typing import Any
 from uuid import UUID
 
-from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.errors import FencepostError, Unreachable
+from fencepost.errors import Unreachable
 from fencepost.fence import StoredPosition
-from fencepost.kafka.client import librdkafka_log
-from fencepost.kafka.config.settings import outsider_settings
-from fencepost.kafka.errors import failure
+from fencepost.kafka.standalone_consumer import StandaloneConsumer
 from fencepost.model import TopicPartition
 
 GLANCE_SECONDS = 1.0  # for a transaction that is about to end
 TIMEOUT_SECONDS = 60.0  # for brokers that come back
-_OURS = {"enable.auto.commit": False, "enable.auto.offset.store": False}
-_QUICK = {"retry.backoff.ms": "20"}  # how often it asks again while a transaction is about to end
 
 
 def offset_of(partition: TopicPartition, stored: StoredPosition, *, forgotten: bool = False) -> DriverPartition:
@@ -45,7 +37,7 @@ class Group:
     def __init__(self, kafka: Mapping[str, str], name: str) -> None:
         self.name = name
         self._kafka = kafka
-        self._consumers: dict[str, Consumer] = {}
+        self._consumers: dict[str, StandaloneConsumer] = {}
 
     @property
     def metadata(self) -> object:
@@ -72,46 +64,20 @@ class Group:
     def partitions(self, topics: Iterable[str] | None = None) -> list[TopicPartition]:
         """Every partition of these topics, or of all that this user may see."""
         wanted = None if topics is None else set(topics)
-        try:
-            found = self._consumer("read_committed").list_topics(timeout=TIMEOUT_SECONDS).topics
-        except KafkaException as error:
-            raise self._failure(error) from error
-        return [
-            TopicPartition(name, number)
-            for name, topic in found.items()
-            if (name in wanted if wanted is not None else not name.startswith("__"))
-            for number in topic.partitions
-        ]
+        found = self._consumer("read_committed").partitions(TIMEOUT_SECONDS)
+        return [at for at in found if (at.topic in wanted if wanted is not None else not at.topic.startswith("__"))]
 
     def close(self) -> None:
         while self._consumers:
             self._consumers.popitem()[1].close()
 
     def _read(self, isolation: str, partitions: Iterable[TopicPartition], seconds: float) -> Held:
-        wanted = [DriverPartition(at.topic, at.partition) for at in partitions]
-        deadline = time.monotonic() + seconds
-        while wanted:
-            try:
-                found = self._consumer(isolation).committed(wanted, timeout=max(deadline - time.monotonic(), 0.1))
-            except KafkaException as error:
-                if time.monotonic() < deadline:
-                    continue
-                raise self._failure(error) from error
-            return {
-                TopicPartition(one.topic, one.partition): stored
-                for one in found
-                if one.offset >= 0 and (stored := _stored(one)) is not None
-            }
-        return {}
+        found = self._consumer(isolation).stored(partitions, seconds)
+        return {at: stored for at, one in found.items() if (stored := _stored(one)) is not None}
 
-    def _failure(self, error: KafkaException) -> FencepostError:
-        return failure(error.args[0], f"group {self.name}", str(self._kafka.get("bootstrap.servers", "")))
-
-    def _consumer(self, isolation: str) -> Consumer:
+    def _consumer(self, isolation: str) -> StandaloneConsumer:
         if isolation not in self._consumers:
-            settings: dict[str, Any] = {**_QUICK, **outsider_settings(self._kafka), **_OURS}
-            own = {"group.id": self.name, "isolation.level": isolation}
-            self._consumers[isolation] = Consumer({**settings, **own}, logger=librdkafka_log)
+            self._consumers[isolation] = StandaloneConsumer(self._kafka, self.name, isolation)
         return self._consumers[isolation]
 
 

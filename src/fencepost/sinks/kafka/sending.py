@@ -9,7 +9,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from fencepost.errors import Refused, Unreachable
-from fencepost.kafka.producer import Client, outcome_of
+from fencepost.kafka.errors import outcome_of
+from fencepost.kafka.producer import Client
 from fencepost.model import Outcome
 from fencepost.sinks.kafka.outputs import ORIGIN, Record
 
