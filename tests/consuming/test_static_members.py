@@ -15,7 +15,7 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.mirror import Mirror
 from fencepost.local import Stack
 from fencepost.model import TopicPartition
-from fencepost.producing.bookmark import Bookmark
+from fencepost.producing.source_position import SourcePosition
 from fencepost.run.pipeline import Pipeline
 
 STATIC = {"group.instance.id": "one"}
@@ -40,13 +40,13 @@ def test_a_static_member_carries_into_a_topic(stack: Stack, tmp_path: Path, prot
     assert relay.arrived() == Counter(range(30))
 
 
-def test_a_mirror_and_a_bookmark_are_no_members(stack: Stack, tmp_path: Path) -> None:
+def test_a_mirror_and_a_source_position_are_no_members(stack: Stack, tmp_path: Path) -> None:
     relay = Relay(stack, tmp_path, sink="kafka")
     static = {**relay.kafka, **STATIC}
     with closing(Mirror(static, f"{relay.name}-mirror")) as mirror:
         mirror.show({TopicPartition(relay.name, 0): 0})
     assert mirror.complaint == ""
-    with closing(Bookmark(static, relay.name, f"{relay.name}-mark")) as mark:
-        mark.move({"line": 3})
+    with closing(SourcePosition(static, relay.name, f"{relay.name}-mark")) as mark:
+        mark.store({"line": 3})
         assert mark.read() == {"line": 3}
     assert Cluster(static).committed(f"{relay.name}-mirror") == {TopicPartition(relay.name, 0): 0}

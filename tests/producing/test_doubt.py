@@ -14,10 +14,10 @@ from fencepost.kafka import producer as client_module
 from fencepost.lab.proxy import Action, Api, Direction, Rule
 from fencepost.lab.scenarios.field import Field
 from fencepost.model import Outcome
-from fencepost.producing.bookmark import Bookmark
 from fencepost.producing.events import Event
 from fencepost.producing.resume import ProduceJob, Run
 from fencepost.producing.sender import Handle
+from fencepost.producing.source_position import SourcePosition
 from fencepost.producing.sources.source import numbered_orders
 
 
@@ -102,7 +102,7 @@ def test_a_source_whose_commit_has_no_answer_looks_at_its_position_and_doubles_n
         return take_over()
 
     monkeypatch.setattr(run.producer, "take_over", heal)
-    carried = run.carry().carried
+    carried = run.carry()
     assert field.proxy.witness(rule).hits >= 1
     assert (carried.sent, carried.acked, carried.unknown) == (200, 200, 0)
     assert len(taken) == 2
@@ -125,20 +125,20 @@ def test_after_a_repeated_end_the_client_is_replaced_before_the_next_transaction
 def test_a_late_position_does_not_go_back(field: Field) -> None:
     """Without a new epoch the held request would put the first place into the second transaction."""
     topic, kafka = field.topic(), field.kafka
-    bookmark = Bookmark(field.direct, topic, topic)
+    position = SourcePosition(field.direct, topic, topic)
     with Producer(topic, "exactly-once", kafka, transactional_id=topic, delivery_reports=False) as producer:
         rule = field.proxy.add(
             Rule(action=Action.HOLD_DETACH, request=Api.TXN_OFFSET_COMMIT, client=kafka["client.id"], count=1)
         )
         with producer.transaction():
             producer.send_all([Event(b"one")])
-            bookmark.move_with(producer, {"number": 1})
+            position.store_with(producer, {"number": 1})
         assert field.proxy.witness(rule).hits == 1
-        assert bookmark.read() == {"number": 1}
+        assert position.read() == {"number": 1}
         with producer.transaction():
             producer.send_all([Event(b"two")])
-            bookmark.move_with(producer, {"number": 2})
+            position.store_with(producer, {"number": 2})
             field.proxy.release(rule)
             field.proxy.wait_done(rule)
-    assert bookmark.read() == {"number": 2}
-    bookmark.close()
+    assert position.read() == {"number": 2}
+    position.close()

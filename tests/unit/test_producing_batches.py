@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.errors import PositionLost, Usage
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID
-from fencepost.producing.batches import Batch, Limits, Reader
+from fencepost.producing.batches import Chunks, Limits, Reader
 from fencepost.producing.events import Event, headers_of, require_id
 from fencepost.producing.sources.source import Numbered, Place, numbered_orders, orders, replayed
 
@@ -17,10 +17,10 @@ def numbers(events: list[Event]) -> list[int]:
     return [event.number for event in events]
 
 
-def batches(source: Numbered, limits: Limits, place: Place | None = None) -> list[Batch]:
+def batches(source: Numbered, limits: Limits, place: Place | None = None) -> list[Chunks]:
     reader, found = Reader(source, place, limits), []
     while not reader.ended:
-        batch = Batch(reader, place)
+        batch = Chunks(reader, place)
         for _ in batch.chunks():
             pass
         found.append(batch)
@@ -43,7 +43,7 @@ def test_a_batch_ends_when_its_values_are_large() -> None:
 
 
 def test_after_an_attempt_that_was_cut_short_a_batch_begins_anew_and_goes_on() -> None:
-    batch = Batch(Reader(numbered_orders(25), None, Limits(records=20, chunk=6)), None)
+    batch = Chunks(Reader(numbered_orders(25), None, Limits(records=20, chunk=6)), None)
     attempt = batch.chunks()
     assert numbers(next(attempt)) == [1, 2, 3, 4, 5, 6]
     assert numbers(next(attempt)) == [7, 8, 9, 10, 11, 12]

@@ -14,8 +14,8 @@ from fencepost.cli.output import complain, emit_json, note, progress_console, sa
 from fencepost.errors import FencepostError
 from fencepost.guarantee import Guarantee
 from fencepost.machine.counting import count
-from fencepost.producing.carrying import Carried, Carrier
 from fencepost.producing.resume import ProduceJob, Run
+from fencepost.producing.source_store import SourceTotals
 from fencepost.producing.sources.files import Files
 from fencepost.producing.sources.piped import Piped
 from fencepost.producing.sources.source import Source
@@ -44,51 +44,51 @@ class ProduceOutput:
         self._report(run, None)
 
     def _report(self, run: Run, error: FencepostError | None) -> None:
-        carried = run.carrier.carried if run.carrier else Carried()
+        totals = run.totals
         skipped = self._source.broken if isinstance(self._source, Files | Piped) else []
         for file, line, reason in skipped[:_SHOWN]:
             note(f"skipped: {file} line {line}: {reason}")
-        for number, reason in carried.refusals[:_SHOWN]:
+        for number, reason in totals.refusals[:_SHOWN]:
             note(f"refused: event {number}: {reason}")
         if self._as_json:
-            emit_json(self._summary(run, carried, len(skipped), error))
+            emit_json(self._summary(run, totals, len(skipped), error))
         elif error is None:
-            say(self._sentence(carried, run))
-        if error is None and (carried.refused or skipped):
-            complain(f"{count(carried.refused, 'event')} refused, {count(len(skipped), 'broken line')} skipped")
+            say(self._sentence(totals, run))
+        if error is None and (totals.refused or skipped):
+            complain(f"{count(totals.refused, 'event')} refused, {count(len(skipped), 'broken line')} skipped")
             raise typer.Exit(1)
 
-    def _summary(self, run: Run, carried: Carried, skipped: int, error: FencepostError | None) -> dict[str, Any]:
+    def _summary(self, run: Run, totals: SourceTotals, skipped: int, error: FencepostError | None) -> dict[str, Any]:
         return {
             "topic": self._job.topic,
             "guarantee": run.producer.guarantee.value,
-            "sent": carried.sent,
-            "acked": carried.acked,
-            "refused": carried.refused,
-            "unknown": carried.unknown,
+            "sent": totals.sent,
+            "acked": totals.acked,
+            "refused": totals.refused,
+            "unknown": totals.unknown,
             "skipped": skipped,
             "resumed_at": run.resumed_at,
-            "reason": error.message if error else carried.reason or None,
+            "reason": error.message if error else totals.reason or None,
         }
 
-    def _sentence(self, carried: Carried, run: Run) -> str:
+    def _sentence(self, totals: SourceTotals, run: Run) -> str:
         topic = self._job.topic
         if self._job.guarantee is Guarantee.AT_MOST_ONCE:
-            said = f"{count(carried.unknown, 'event')} sent to {topic}; nobody was asked to acknowledge them"
+            said = f"{count(totals.unknown, 'event')} sent to {topic}; nobody was asked to acknowledge them"
         elif self._job.guarantee is Guarantee.EXACTLY_ONCE:
-            said = f"{count(carried.acked, 'event')} in {topic}, committed together with their position"
+            said = f"{count(totals.acked, 'event')} in {topic}, committed together with their position"
         else:
             whom = "leaders alone" if self._job.acks is Acks.LEADER else "in-sync replicas"
-            said = f"{count(carried.acked, 'event')} in {topic}, acknowledged by the {whom}"
+            said = f"{count(totals.acked, 'event')} in {topic}, acknowledged by the {whom}"
         if run.resumed_at is not None:
             before = count(run.resumed_at["number"], "line" if self._count is None else "event")
             said += f"; {before} had been sent before"
         return said
 
     @contextmanager
-    def _bar(self, run: Run) -> Iterator[Callable[[Carrier], None]]:
+    def _bar(self, run: Run) -> Iterator[Callable[[], None]]:
         if self._as_json or not progress_console.is_terminal:
-            yield lambda _carrier: None
+            yield lambda: None
             return
         columns = (
             TextColumn("{task.description}", markup=False),
@@ -103,16 +103,16 @@ class ProduceOutput:
             task = shown.add_task(self._job.topic, total=self._count, rate=0.0, acked=0, in_flight=0)
             begin = monotonic()
 
-            def see(carrier: Carrier) -> None:
+            def see() -> None:
                 handed, in_flight = run.producer.totals.sent, run.producer.in_flight
                 rate = handed / max(monotonic() - begin, 0.001)
-                acked = self._acked(carrier.carried, handed - in_flight)
+                acked = self._acked(run.totals, handed - in_flight)
                 shown.update(task, completed=handed, rate=rate, acked=acked, in_flight=in_flight)
 
             yield see
 
-    def _acked(self, carried: Carried, answered: int) -> int:
+    def _acked(self, totals: SourceTotals, answered: int) -> int:
         """So far. In a transaction its commit decides; outside of one every answer counts, if any was asked for."""
         if self._job.guarantee in (Guarantee.AT_MOST_ONCE, Guarantee.EXACTLY_ONCE):
-            return carried.acked
-        return max(answered - carried.refused - carried.unknown, carried.acked)
+            return totals.acked
+        return max(answered - totals.refused - totals.unknown, totals.acked)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from fencepost.model import Batch
 from fencepost.producing.events import Event
 from fencepost.producing.sources.source import Broken, Place, Source
 
@@ -65,8 +66,8 @@ class Reader:
             time.sleep(left)  # the pace itself, not a wait for anything
 
 
-class Batch:
-    """Events that are sent together, and the places before and behind them."""
+class Chunks:
+    """A batch's events, read as they are sent, and the places before and behind them."""
 
     def __init__(self, reader: Reader, before: Place | None) -> None:
         self._reader = reader
@@ -91,3 +92,25 @@ class Batch:
                 self._complete, self.after = True, self._reader.place()
             if chunk:
                 yield chunk
+
+    def empty(self) -> bool:
+        """Is this the end of the source? Waits for the first chunk."""
+        return next(self.chunks(), None) is None and not self.taken
+
+    def read(self) -> Place:
+        """The place behind it, when all of it was read."""
+        for _ in self.chunks():
+            pass
+        if self.after is None:
+            raise AssertionError("a batch that was read has an end")
+        return self.after
+
+    def leave_out(self, numbers: Collection[int]) -> None:
+        self.events = [event for event in self.events if event.number not in numbers]
+
+
+class SourceBatch(Batch[Chunks]):
+    """A batch of a source. It has no spans of Kafka's: its chunks have the places, the last one when it is read."""
+
+    def __str__(self) -> str:
+        return f"{self.tenure.pipeline}: events from number {(self.rows.before or {}).get('number', 0) + 1} on"

@@ -173,7 +173,12 @@ class Producer:
         return Refused(said) if report.outcome is Outcome.REFUSED else Aborting(said)
 
     def take_over(self) -> Client:
-        """A client that owns the transactional.id: whoever had it before is fenced, and its transaction decided."""
+        """A client that owns the transactional.id: whoever had it before is fenced, and its transaction decided.
+
+        Raises Fenced where that was us: nobody takes it back from a successor.
+        """
+        if self._stopped is not None:
+            raise self._stopped
         self._drop()
         client = Client(self._settings)
         try:

@@ -8,18 +8,22 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
-from fencepost.errors import PositionLost, UnsupportedGuarantee, Usage
+from fencepost.delivery import deliver
+from fencepost.errors import Fenced, PositionLost, Refused, Unknown, Unreachable, UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
-from fencepost.producing.batches import Limits
-from fencepost.producing.bookmark import Bookmark
-from fencepost.producing.carrying import Carrier
+from fencepost.producing.batches import Chunks, Limits, Reader, SourceBatch
 from fencepost.producing.producer import Producer
+from fencepost.producing.source_position import SourcePosition
+from fencepost.producing.source_store import SourceStore, SourceTotals
 from fencepost.producing.sources.files import Files
 from fencepost.producing.sources.source import Place, Source
 from fencepost.rules.producer import Acks
+
+_ATTEMPTS = 5  # of one transaction; each may have waited for more than a minute
 
 
 @dataclass(frozen=True)
@@ -75,50 +79,63 @@ class Run:
             journal=job.journal,
             delivery_reports=False,
         )
-        self._bookmark = Bookmark(kafka, job.topic, job.group) if resumable else None
+        self._position = SourcePosition(kafka, job.topic, job.group) if resumable else None
         self.resumed_at: Place | None = None
-        self.carrier: Carrier | None = None
+        self.totals = SourceTotals()
 
-    def carry(self, see: Callable[[Carrier], None] = lambda _carrier: None) -> Carrier:
-        """Carry what is left. Raises what `Carrier.carry` raises, and PositionLost."""
-        with self.producer, closing(self._bookmark) if self._bookmark else nullcontext():
-            if self._job.guarantee is Guarantee.EXACTLY_ONCE:
-                self.producer.take_over()  # before the position is read: nobody else can move it from here on
-            place = self._place()
+    def carry(self, see: Callable[[], None] = lambda: None) -> SourceTotals:
+        """Send what is left; what stands before a broken line is sent before that is raised. `totals` says how far it
+        got. Raises Fenced, Unknown, Unreachable, Refused (Broken for a line), PositionLost."""
+        with self.producer, closing(self._position) if self._position else nullcontext():
+            skip = self._job.skip_refused
+            store = SourceStore(self.producer, self._position, self._start, self.totals, skip_refused=skip, see=see)
+            tenure = store.take_over(self._job.group, uuid4(), {}, {})
+            place = store.place
             if place is not None and place["number"]:
                 self.resumed_at = place
-            carrier = self.carrier = Carrier(
-                self.producer,
-                self._source,
-                self._bookmark,
-                self._job.limits,
-                skip_refused=self._job.skip_refused,
-                see=lambda: see(carrier),
-            )
-            carrier.carry(place)
-            return carrier
+            reader = Reader(self._source, place, self._job.limits)
+            if self._source.fingerprint:
+                self.producer.adopt(self._source.fingerprint)
+            while not reader.ended:
+                chunks = Chunks(reader, place)
+                if not chunks.empty():
+                    self._deliver(SourceBatch({}, chunks, tenure), store)
+                place = chunks.after
+            if reader.broken is not None:
+                raise reader.broken
+            return self.totals
 
-    def _place(self) -> Place | None:
-        """What is stored; at the first run the source's start, which is stored before anything is sent.
+    def _deliver(self, batch: SourceBatch, store: SourceStore) -> None:
+        """A transaction that failed is tried again, without what was refused."""
+        failures = 0
+        while True:
+            try:
+                deliver(self.producer.guarantee, batch, store, store)
+                break
+            except Refused as error:
+                if not store.atomic:
+                    raise
+                store.leave_out_refused(batch, error)
+            except (Fenced, Unknown, Unreachable) as error:
+                if not store.atomic:
+                    raise
+                if isinstance(error, Fenced) or not store.certain:
+                    store.count_lost_track(batch, error)
+                    raise
+                failures += 1
+                if failures == _ATTEMPTS:
+                    remedy = "run again: nothing of it was committed"
+                    raise Unreachable(f"a transaction failed {_ATTEMPTS} times", remedy) from error
+        if store.atomic:
+            store.count_landed(batch)
 
-        Otherwise a first run that was killed would leave records, if only aborted ones, and no position.
-        """
-        if self._bookmark is None:
-            return None
-        place = self._bookmark.read()
-        if place is not None:
-            return place
+    def _start(self) -> Place:
+        """Where nothing is stored: the source's start."""
         if not self._job.from_start:
             self._require_empty_topic()
         self._source.open(None)
         self.producer.adopt(self._source.fingerprint)  # before the journal begins
-        start = self._source.place()
-        if self._job.guarantee is Guarantee.EXACTLY_ONCE:
-            with self.producer.transaction():
-                self._bookmark.move_with(self.producer, start)
-        else:
-            self._bookmark.move(start)
-        return self._bookmark.read()
+        return self._source.place()
 
     def _require_empty_topic(self) -> None:
         """Without a position, sending from the start may double: group offsets expire."""

@@ -21,7 +21,7 @@ LONGEST = 4095  # bytes of metadata that a broker takes by default
 TIMEOUT_SECONDS = 60.0
 
 
-class Bookmark:
+class SourcePosition:
     """One source's place. Read and written by one producer at a time; under exactly-once the brokers see to that."""
 
     def __init__(self, kafka: Mapping[str, str], topic: str, group: str) -> None:
@@ -34,11 +34,11 @@ class Bookmark:
         found = self._consumer.stored([self._at], TIMEOUT_SECONDS).get(self._at)
         return None if found is None else _place(found.metadata, self.group)
 
-    def move_with(self, producer: Producer, place: Place) -> None:
+    def store_with(self, producer: Producer, place: Place) -> None:
         """In the producer's transaction: the place and the events become visible together."""
         producer.add_offsets(self._offsets(place), self._consumer.consumer_group_metadata())
 
-    def move(self, place: Place) -> None:
+    def store(self, place: Place) -> None:
         """By itself; durable on return. Raises Unknown when no answer came."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         self._consumer.store(self._offsets(place), lambda: time.monotonic() > deadline)
