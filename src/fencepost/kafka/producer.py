@@ -6,7 +6,6 @@ raise something that Python cannot catch.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import warnings
@@ -19,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as Driver
 
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable, Usage
+from fencepost.kafka.commits import requests_sent
 from fencepost.kafka.errors import NO_ANSWER, Complaints, NotLetIn, failure, is_fenced_producer, is_refused_at_once
 from fencepost.kafka.log import librdkafka_log
 
@@ -150,8 +150,7 @@ class Client:
                 self._poll_even_fenced(_POLL_SECONDS)
         if not self._statistics:
             return True  # nobody knows: as if
-        brokers = json.loads(self._statistics)["brokers"].values()
-        sent = Counter({name: sum(broker["req"].get(name, 0) for broker in brokers) for name in _STRAGGLERS})
+        sent = requests_sent(self._statistics, *_STRAGGLERS)
         more = any(sent[name] - self._sent[name] > self._called[name] for name in _STRAGGLERS)
         self._sent, self._called = sent, Counter()
         return more

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.errors import Fenced, FencepostError, Unknown, Usage
+from fencepost.kafka.commits import OneCommit
 from fencepost.kafka.config.settings import outsider_settings
 from fencepost.kafka.errors import commit_failure, failure, first_error, may_pass
 from fencepost.kafka.log import librdkafka_log
@@ -38,7 +39,7 @@ class StandaloneConsumer(Consumer):
         settings. Raises Usage for settings that the driver refuses. Connects in the background."""
         self.group = group
         self._servers = kafka.get("bootstrap.servers", "")
-        self._under_way = False
+        self._commit = OneCommit(self)
         self._refused: KafkaError | None = None
         config = {
             **_QUICK,
@@ -88,27 +89,23 @@ class StandaloneConsumer(Consumer):
     def store(self, offsets: list[DriverPartition], give_up: Callable[[], bool]) -> None:
         """Commit them; they stand on return. Raises Unknown when given up before the answer came, or as `failure`.
 
-        One commit is under way at a time, so that an older one cannot arrive last.
+        One that was given up is waited for before the next is sent.
         """
         self._wait(give_up)
-        try:
-            self.commit(offsets=offsets, asynchronous=True)
-        except KafkaException as error:
-            raise self.failure(error.args[0]) from error
-        self._under_way = True
+        self._commit.send(offsets)
         self._wait(give_up)
         if self._refused is not None:
             failed = commit_failure(self._refused, f"group {self.group}")
             raise failed if isinstance(failed, Fenced | Unknown) else self.failure(self._refused)
 
     def _wait(self, give_up: Callable[[], bool]) -> None:
-        while self._under_way:
+        while self._commit.under_way:
             if give_up():
                 raise Unknown(f"group {self.group}: no answer to the commit of its offsets")
             self.poll(_POLL_SECONDS)  # hands the answer over, when it comes
 
     def _answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
-        self._under_way, self._refused = False, first_error(error, partitions)
+        self._refused = self._commit.answered(error, partitions)
 
     def failure(self, error: KafkaError) -> FencepostError:
         return failure(error, f"group {self.group}", self._servers)

@@ -1,7 +1,7 @@
 """How a member's position is committed to its group: the styles, as the `Progress` of the delivery orders.
 
-Whatever the style, one commit at a time is under way, positions never go back, and the last commit before partitions
-are given away is waited for.
+Whatever the style, one commit at a time is under way (`kafka/commits.py` says why), positions never go back, and the
+last commit before partitions are given away is waited for.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.kafka.errors import commit_failure, first_error
+from fencepost.kafka.commits import OneCommit, commit_now, driver_offsets
 from fencepost.model import Batch, TopicPartition
 
 
@@ -100,8 +100,7 @@ class SyncCommits:
 class AsyncCommits:
     """One commit under way: what is done meanwhile goes with the next, and what failed too.
 
-    librdkafka's own asynchronous commits can overtake each other, so there are never two. The answers arrive while the
-    consumer is polled, by `answered`, which must be its on_commit.
+    The answers arrive while the consumer is polled, by `answered`, which must be its on_commit.
     """
 
     def __init__(self, consumer: Consumer, every: float = 0.0, mark: str = "") -> None:
@@ -110,7 +109,8 @@ class AsyncCommits:
         self._mark = mark  # goes with every offset, as its metadata
         self._last = monotonic()
         self._positions = _Positions()
-        self._under_way: dict[TopicPartition, int] | None = None
+        self._commit = OneCommit(consumer)
+        self._sent: dict[TopicPartition, int] = {}  # what the commit under way is of
 
     def advance(self, batch: Batch[Any]) -> None:
         self._positions.move(batch)
@@ -118,15 +118,15 @@ class AsyncCommits:
 
     def tick(self) -> None:
         due = self._positions.due()
-        if due and self._under_way is None and monotonic() - self._last >= self._every:
+        if due and not self._commit.under_way and monotonic() - self._last >= self._every:
             self._last = monotonic()
-            commit_soon(self._consumer, due, self._mark)
-            self._under_way = due
+            self._commit.send(driver_offsets(due, self._mark))
+            self._sent = due
 
     def answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
         """What failed stays due, and goes with the next one."""
-        sent, self._under_way = self._under_way or {}, None
-        if first_error(error, partitions) is None:
+        sent, self._sent = self._sent, {}
+        if self._commit.answered(error, partitions) is None:
             self._positions.take(sent)
 
     def settle(self, partitions: Iterable[TopicPartition]) -> None:
@@ -139,39 +139,5 @@ class AsyncCommits:
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         self._positions.forget(partitions)
-        if self._under_way is not None:
-            for place in partitions:
-                self._under_way.pop(place, None)
-
-
-def stored(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """What the group has committed; without the partitions of which it has nothing."""
-    asked = [DriverPartition(place.topic, place.partition) for place in partitions]
-    try:
-        found = consumer.committed(asked, timeout=30)
-    except KafkaException as error:
-        raise commit_failure(error.args[0], "read the group's positions") from error
-    return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
-
-
-def commit_now(consumer: Consumer, positions: Mapping[TopicPartition, int], mark: str = "") -> None:
-    """Raises Fenced, Unknown or Unreachable; on return they stand."""
-    try:
-        answers = consumer.commit(offsets=driver_offsets(positions, mark), asynchronous=False) or []
-    except KafkaException as error:
-        raise commit_failure(error.args[0], "commit") from error
-    failed = first_error(None, answers)
-    if failed is not None:
-        raise commit_failure(failed, "commit")
-
-
-def commit_soon(consumer: Consumer, positions: Mapping[TopicPartition, int], mark: str = "") -> None:
-    """The consumer's on_commit is told what became of it."""
-    try:
-        consumer.commit(offsets=driver_offsets(positions, mark), asynchronous=True)
-    except KafkaException as error:
-        raise commit_failure(error.args[0], "commit") from error
-
-
-def driver_offsets(positions: Mapping[TopicPartition, int], mark: str = "") -> list[DriverPartition]:
-    return [DriverPartition(place.topic, place.partition, end, mark) for place, end in positions.items()]
+        for place in partitions:
+            self._sent.pop(place, None)

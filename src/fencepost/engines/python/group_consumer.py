@@ -1,9 +1,5 @@
 """The driver's consumer, which also knows which of its commits are under way, whether it sent one twice, and whether it
-has left its group.
-
-librdkafka repeats a commit whose connection broke, and says so nowhere but in its statistics. The first copy may still
-arrive, behind later commits, and move the position back, for as long as the member that sent it is in the group.
-"""
+has left its group (`kafka/commits.py` says why that matters)."""
 
 from __future__ import annotations
 
@@ -14,6 +10,8 @@ from threading import Thread
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from fencepost.kafka.commits import requests_sent
 
 STATISTICS_MS = 1000
 
@@ -68,7 +66,5 @@ class GroupConsumer(Consumer):
         self._tell_answered(error, partitions)
 
     def _hear_statistics(self, statistics: str) -> None:
-        now = json.loads(statistics)
-        self._standing = now.get("cgrp", {}).get("join_state", "")
-        sent = sum(broker["req"].get("OffsetCommit", 0) for broker in now["brokers"].values())
-        self.repeated = self.repeated or sent > self._commits
+        self._standing = json.loads(statistics).get("cgrp", {}).get("join_state", "")
+        self.repeated = self.repeated or requests_sent(statistics, "OffsetCommit").total() > self._commits

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.delivery import at_least_once, at_most_once
-from fencepost.engines.python.commits import AsyncCommits, Commit, CommitStyle, SyncCommits, commit_now, stored
+from fencepost.engines.python.commits import AsyncCommits, Commit, CommitStyle, SyncCommits
 from fencepost.engines.python.group_consumer import GroupConsumer
 from fencepost.engines.python.handler import COMMITTED_FIRST, NOT_COMMITTED, Handler, HandlerSink
 from fencepost.engines.python.offset_store import MemberHooks, Messages, resolve
@@ -19,6 +19,7 @@ from fencepost.engines.python.read_ahead import MOST_AHEAD, ReadAhead
 from fencepost.engines.python.settings import COMMITTED, ConsumerSettings
 from fencepost.errors import Fenced, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.commits import commit_now, committed
 from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Batch, Landed, TopicPartition
 
@@ -58,12 +59,12 @@ class GroupOffsetStore:
     def _begin(self) -> None:
         """The first member says where every partition starts, before it joins: `latest` means when the group began."""
         every = self._topic.require_same()
-        if self._settings.start != COMMITTED and not stored(self._consumer, every):
+        if self._settings.start != COMMITTED and not committed(self._consumer, every):
             with suppress(Fenced):  # others are members already, and have said so
                 commit_now(self._consumer, self._topic.positions({}, self._settings.start))
 
     def take(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
-        known = stored(self._consumer, partitions)
+        known = committed(self._consumer, partitions)
         starts = resolve(self._topic, self._settings, partitions, known, self.set_command)
         fresh = {place: position for place, position in starts.items() if place not in known}
         if fresh:
@@ -148,7 +149,7 @@ class GroupOffsetStore:
 
     def position(self, partition: TopicPartition) -> int:
         known = self._unread.pop(partition, None)
-        self._next[partition] = stored(self._consumer, [partition]).get(partition, 0) if known is None else known
+        self._next[partition] = committed(self._consumer, [partition]).get(partition, 0) if known is None else known
         return self._next[partition]
 
     def set_command(self, positions: Mapping[TopicPartition, int]) -> str:
@@ -160,7 +161,7 @@ class GroupOffsetStore:
         )
 
     def stands(self) -> Mapping[TopicPartition, int]:
-        return stored(self._consumer, self._topic.require_same())
+        return committed(self._consumer, self._topic.require_same())
 
     def give_back(self, partitions: set[TopicPartition], finished: Batch[Messages] | None) -> None:
         try:

@@ -12,9 +12,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
-from fencepost.engines.python.commits import commit_soon
 from fencepost.errors import FencepostError
-from fencepost.kafka.errors import commit_failure, first_error
+from fencepost.kafka.commits import OneCommit, driver_offsets
+from fencepost.kafka.errors import commit_failure
 from fencepost.model import Batch, TopicPartition
 
 MOST_AHEAD = 4  # batches that are read and not processed yet: so many can be lost by a kill
@@ -29,11 +29,10 @@ class ReadAhead:
     """
 
     def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
+        self._commit = OneCommit(consumer)
         self._new: Batches = deque()
         self._asked: Batches = deque()  # the commit under way covers these
         self._committed: Batches = deque()
-        self._under_way = False
         self._failure: FencepostError | None = None
 
     def __len__(self) -> int:
@@ -79,18 +78,17 @@ class ReadAhead:
         return starts
 
     def _ask(self) -> None:
-        if not self._new or self._under_way or self._failure is not None:
+        if not self._new or self._commit.under_way or self._failure is not None:
             return
         self._asked, self._new = self._new, deque()
         try:
-            commit_soon(self._consumer, {place: span.end for each in self._asked for place, span in each.spans.items()})
-            self._under_way = True
+            ends = {place: span.end for each in self._asked for place, span in each.spans.items()}
+            self._commit.send(driver_offsets(ends))
         except FencepostError as failure:
             self._failure = failure
 
     def answered(self, error: KafkaError | None, partitions: list[DriverPartition]) -> None:
-        self._under_way = False
-        failed = first_error(error, partitions)
+        failed = self._commit.answered(error, partitions)
         if failed is None:
             self._committed.extend(self._asked)
             self._asked.clear()
