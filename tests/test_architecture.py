@@ -28,7 +28,7 @@ ALLOWED = {
     "spec": CORE | {"rules", "machine", "sinks"},
     "producing": IDEA | {"rows", "kafka"},
     "engines": IDEA | {"rows", "kafka", "sinks", "spec", "machine"},
-    "run": IDEA | {"machine", "sinks", "spec", "engines"},
+    "run": IDEA | {"kafka", "machine", "sinks", "spec", "engines"},
     "admin": IDEA | {"machine", "rows", "kafka", "sinks", "spec", "engines"},
     # upsert and dedupe: the transform is run again, as both engines run it
     "audit": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "machine"},

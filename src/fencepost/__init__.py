@@ -1,37 +1,74 @@
 """Fencepost: declare a delivery guarantee in one word, and have it kept and proven."""
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from fencepost.errors import FencepostError
-from fencepost.guarantee import Guarantee
-
 if TYPE_CHECKING:
-    from fencepost.engines.python.consumer import consume
+    from fencepost.audit.audit import audit
+    from fencepost.audit.receipt import receipt
+    from fencepost.engines.python.events import Event
+    from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable, Usage
+    from fencepost.guarantee import Guarantee
+    from fencepost.local.stack import Stack
+    from fencepost.model import Outcome
     from fencepost.producing.producer import Producer
-    from fencepost.run.pipeline import Pipeline
-    from fencepost.sinks.kafka import Output
+    from fencepost.run.consume import consume
+    from fencepost.run.pipeline import Pipeline, Summary
+    from fencepost.sinks.kafka.outputs import Output
+    from fencepost.sinks.memory.store import MemoryStore
 
 __version__ = version("fencepost")
-__all__ = ["FencepostError", "Guarantee", "Output", "Pipeline", "Producer", "__version__", "consume"]
+__all__ = [
+    "Event",
+    "Fenced",
+    "FencepostError",
+    "Guarantee",
+    "MemoryStore",
+    "Outcome",
+    "Output",
+    "Pipeline",
+    "Producer",
+    "Refused",
+    "Stack",
+    "Summary",
+    "Unknown",
+    "Unreachable",
+    "Usage",
+    "__version__",
+    "audit",
+    "consume",
+    "receipt",
+]
+
+_MODULES = {
+    "Event": "engines.python.events",
+    "Fenced": "errors",
+    "FencepostError": "errors",
+    "Guarantee": "guarantee",
+    "MemoryStore": "sinks.memory.store",
+    "Outcome": "model",
+    "Output": "sinks.kafka.outputs",
+    "Pipeline": "run.pipeline",
+    "Producer": "producing.producer",
+    "Refused": "errors",
+    "Stack": "local.stack",
+    "Summary": "run.pipeline",
+    "Unknown": "errors",
+    "Unreachable": "errors",
+    "Usage": "errors",
+    "audit": "audit.audit",
+    "consume": "run.consume",
+    "receipt": "audit.receipt",
+}
 
 
 def __getattr__(name: str) -> object:
-    """`fencepost.Pipeline` and the like, loaded when first asked for: `fencepost --help` stays quick."""
-    if name == "Pipeline":
-        from fencepost.run.pipeline import Pipeline
+    """A public name, loaded when it is first asked for: `import fencepost` and `fencepost --help` stay quick."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'fencepost' has no attribute {name!r}")
+    return getattr(import_module(f"fencepost.{_MODULES[name]}"), name)
 
-        return Pipeline
-    if name == "Producer":
-        from fencepost.producing.producer import Producer
 
-        return Producer
-    if name == "consume":
-        from fencepost.engines.python.consumer import consume
-
-        return consume
-    if name == "Output":
-        from fencepost.sinks.kafka import Output
-
-        return Output
-    raise AttributeError(f"module 'fencepost' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -120,6 +120,8 @@ class Step(StrEnum):
 
 
 class Outcome(StrEnum):
+    """What became of one event that was sent."""
+
     ACKED = "acked"  # it is in the log
     UNKNOWN = "unknown"  # it may be in the log, once or not at all
     REFUSED = "refused"  # it is not in the log

@@ -272,7 +272,7 @@ def test_a_handler_makes_none_one_or_many_outputs_for_several_topics(stack: Stac
         group=relay.name,
         guarantee="exactly-once",
         kafka=relay.kafka,
-        topics=[relay.target, f"{relay.target}-odd"],
+        to_topics=[relay.target, f"{relay.target}-odd"],
         once=True,
     )
     assert done.positions == {relay.partition(0): 15, relay.partition(1): 15}

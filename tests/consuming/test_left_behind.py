@@ -120,7 +120,7 @@ def test_what_fails_leaves_no_client_behind(stack: Stack, tmp_path: Path) -> Non
         fails(lambda: fencepost.consume(refuse, guarantee="at-least-once", **nothing))
         absent = {**usual, "topic": f"{relay.name}-absent", "group": relay.name}
         fails(lambda: fencepost.consume(refuse, guarantee="at-least-once", **absent))
-        into = {**member, "topics": [f"{relay.name}-absent"]}
+        into = {**member, "to_topics": [f"{relay.name}-absent"]}
         fails(lambda: fencepost.consume(lambda _: [], guarantee="exactly-once", **into))
 
     leaves_nothing(round_)

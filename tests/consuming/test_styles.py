@@ -116,10 +116,10 @@ def test_at_most_once_into_a_topic_a_handler_that_fails_is_called_again_with_wha
 
     asked = settings(group, AMO, retries=0)
     with pytest.raises(HandlerFailed) as failed:
-        Consumption(asked, handle, topics=(target.name,)).run(True)
+        Consumption(asked, handle, to_topics=(target.name,)).run(True)
     assert "was put back before them: mend the handler, and run again" in failed.value.remedy
     mended.set()
-    assert Consumption(asked, handle, topics=(target.name,)).run(True).events == 6
+    assert Consumption(asked, handle, to_topics=(target.name,)).run(True).events == 6
     assert calls == list(range(6))
 
 

@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from consuming.relays import Relay
-from fencepost.engines.python.consumer import consume
+from fencepost import consume
 from fencepost.engines.python.events import Event
 from fencepost.errors import RecordsGone
 from fencepost.local import Stack
@@ -50,7 +50,7 @@ def test_a_handler_with_outputs_goes_over_records_that_are_gone(stack: Stack, tm
             group=relay.name,
             guarantee="exactly-once",
             kafka=relay.kafka,
-            topics=[relay.target],
+            to_topics=[relay.target],
             once=True,
         )
 

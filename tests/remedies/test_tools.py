@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Producer
 
 from consuming.relays import Relay
+from fencepost import consume
 from fencepost.audit.jdbc import _certificate
-from fencepost.engines.python.consumer import consume
 from fencepost.engines.python.events import Event
 from fencepost.errors import RecordsGone, Usage
 from fencepost.kafka.config.settings import librdkafka_settings

@@ -16,7 +16,7 @@ from fencepost.audit.journal import Journal, read_journals
 from fencepost.audit.journal_to_log import check_log, compare_log, doubled_in_log
 from fencepost.audit.keyed import BY_KEY, make_expected
 from fencepost.audit.log_to_sink import PLACES, Question, Ranges, by_id, compare_sides
-from fencepost.audit.request import AuditRequest, EngineChoice, SinkMode
+from fencepost.audit.request import AuditRequest, EngineChoice, SinkMode, of_pipeline
 from fencepost.audit.scope import Scope, committed_ends, drained, find_scope
 from fencepost.audit.spans import breaks, earlier_topics
 from fencepost.audit.table_order import read_order
@@ -31,7 +31,7 @@ from fencepost.sinks.postgres.connection import table_name, translated
 from fencepost.sinks.postgres.kind import options_of
 from fencepost.sinks.postgres.reading import exists, has_columns, pages, reader
 from fencepost.sinks.postgres.table import located
-from fencepost.spec import PipelineSpec
+from fencepost.spec import Declared, PipelineSpec, spec_of
 
 PROVENANCE = ("_topic", "_partition", "_offset", "_n")
 ROWS_PER_SPAN = "spans without gaps, and the number of rows that they say were written"
@@ -54,8 +54,13 @@ class Loader(Protocol):
     def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None: ...
 
 
-def audit(request: AuditRequest, timeout: float | None = None) -> Audit:
-    """Raises Usage and NotLetIn; whatever else goes wrong leaves the verdict open, and never passes for a good one."""
+def audit(what: AuditRequest | Declared, timeout: float | None = None) -> Audit:
+    """Compare a pipeline's log and sink up to its position, or what the request says.
+
+    `timeout`: seconds to let the pipeline drain first. Raises Usage and NotLetIn; whatever else goes wrong leaves the
+    verdict open, and never passes for a good one.
+    """
+    request = what if isinstance(what, AuditRequest) else of_pipeline(spec_of(what))
     try:
         waited = timeout is None or drained(request, timeout)
         found = audit_scope(request, find_scope(request))

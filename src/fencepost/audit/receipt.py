@@ -30,7 +30,7 @@ from fencepost.sinks.postgres.reading import (
     spans_over,
 )
 from fencepost.sinks.postgres.table import located
-from fencepost.spec import PipelineSpec
+from fencepost.spec import Declared, PipelineSpec, spec_of
 
 __all__ = ["Fate", "Receipt", "find_event", "receipt"]
 LOOK_EVERY = 0.1  # seconds, while somebody waits for the answer
@@ -66,13 +66,14 @@ class Receipt:
 
 
 def receipt(
-    spec: PipelineSpec, partition: int, offset: int, topic: str | None = None, *, check: bool = False, wait: float = 0
+    pipeline: Declared, partition: int, offset: int, topic: str | None = None, *, check: bool = False, wait: float = 0
 ) -> Receipt:
-    """The fate of the event at this place, of this topic where there are several.
+    """What became of the event at this place; `topic` is needed where the pipeline reads several.
 
     `check` looks its row up; `wait` is how long to wait for the position. Raises Usage for a place that does not exist,
     TopicRecreated where the topic is another one now.
     """
+    spec = spec_of(pipeline)
     at = TopicPartition(spec.source.one(topic), partition)
     with Cluster(spec.kafka) as cluster:
         log = _Log(spec, cluster, at, offset)

@@ -102,7 +102,7 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     else:
         call = FunctionName(handler).load() if handler else _print
         dsn = local_dsn() if guarantee is Guarantee.EXACTLY_ONCE and handler and not topics else None
-        done = Consumption(settings, call, dsn, waits=_say_waiting, tells=note, stop=stop, topics=topics).run(once)
+        done = Consumption(settings, call, dsn, waits=_say_waiting, tells=note, stop=stop, to_topics=topics).run(once)
         note(_counted(done.events, done.batches))
         if (left := done.left) is not None:
             note(f"not drained: {left}: {left.remedy}")

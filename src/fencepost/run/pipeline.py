@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Event
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID, uuid4
-
-from pydantic import ValidationError
 
 from fencepost.delivery import Ledger, Observer, nobody
 from fencepost.engines.backoff import Backoff
@@ -28,12 +25,12 @@ from fencepost.engines.listener import (
     Waiting,
     unheard,
 )
-from fencepost.errors import FencepostError, RecordsGone, Rewound, Unknown, Unreachable, Usage
+from fencepost.errors import FencepostError, RecordsGone, Rewound, Unknown, Unreachable
 from fencepost.model import Landed, Tenure, TopicPartition
 from fencepost.rules.findings import require
 from fencepost.rules.reader import reader_findings
 from fencepost.run.standby import stand_by
-from fencepost.spec import EngineName, PipelineSpec, load
+from fencepost.spec import Declared, EngineName, PipelineSpec, spec_of
 
 
 class Engine(Protocol):
@@ -94,13 +91,13 @@ class Pipeline:
 
     def __init__(
         self,
-        spec: PipelineSpec | Mapping[str, Any] | Path | str,
+        spec: Declared,
         listen: Listener = unheard,
         see: Observer = nobody,
         engine: EngineMaker | None = None,
         stop: Event | None = None,
     ) -> None:
-        self.spec = _spec(spec)
+        self.spec = spec_of(spec)
         self._listen = listen
         self._see = see
         self._engine = engine or _engine
@@ -193,20 +190,6 @@ class Pipeline:
         seconds = backoff.next_wait(trouble)
         self._listen(Waiting(str(trouble), seconds))
         self._stop.wait(seconds)
-
-
-def _spec(given: PipelineSpec | Mapping[str, Any] | Path | str) -> PipelineSpec:
-    if isinstance(given, PipelineSpec):
-        return given
-    if isinstance(given, Mapping):
-        try:
-            return PipelineSpec.model_validate(given)
-        except ValidationError as error:
-            problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_input=False))
-            raise Usage(
-                f"the pipeline is not declared right: {'; '.join(problems)}"
-            ) from None  # it shows what is secret
-    return load(Path(given))
 
 
 def _engine(spec: PipelineSpec, stop: Event, see: Observer) -> AbstractContextManager[Engine]:

@@ -1,7 +1,7 @@
 """What a pipeline is, and how it is read from its file."""
 
 from fencepost.sinks.options import Seconds
-from fencepost.spec.file import FILE_NAME, find, load, parse
+from fencepost.spec.file import FILE_NAME, Declared, find, load, parse, spec_of
 from fencepost.spec.parts import (
     BatchSpec,
     EngineName,
@@ -16,6 +16,7 @@ from fencepost.spec.parts import (
 __all__ = [
     "FILE_NAME",
     "BatchSpec",
+    "Declared",
     "EngineName",
     "OnError",
     "PipelineSpec",
@@ -27,4 +28,5 @@ __all__ = [
     "find",
     "load",
     "parse",
+    "spec_of",
 ]

@@ -6,7 +6,7 @@ import codecs
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,9 @@ LARGEST = 256 * 1024  # bytes
 _ENVIRONMENT = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 _SHOWN = 60  # characters of a wrong value
 _MOST_PROBLEMS = 20
+Declared = PipelineSpec | Mapping[str, Any] | Path | str
+"""A pipeline as a caller gives it: read already, in a mapping, or the path of its file."""
+
 _LIKE_INIT = "see the file that `fencepost init NAME` makes"
 
 
@@ -63,6 +66,19 @@ def _working_folder() -> Path:
         return Path.cwd()
     except FileNotFoundError:
         raise Usage("the working directory does not exist any more", "go to another") from None
+
+
+def spec_of(declared: Declared) -> PipelineSpec:
+    """The pipeline that a caller means. Raises Usage where it is not declared right."""
+    if isinstance(declared, PipelineSpec):
+        return declared
+    if not isinstance(declared, Mapping):
+        return load(Path(declared))
+    try:
+        return PipelineSpec.model_validate(declared)
+    except ValidationError as error:
+        problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_input=False))
+        raise Usage(f"the pipeline is not declared right: {'; '.join(problems)}") from None  # it shows what is secret
 
 
 def load(path: Path) -> PipelineSpec:

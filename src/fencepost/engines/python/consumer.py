@@ -1,15 +1,14 @@
-"""`consume`: a handler, a topic, a group, a guarantee. Trouble ends a member; the next starts from what is stored."""
+"""A handler, a topic, a group, a guarantee. Trouble ends a member; the next starts from what is stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event as Flag
 from typing import Any
 
 from fencepost.delivery import Observer, nobody
 from fencepost.engines.backoff import Backoff
-from fencepost.engines.python.commits import Commit
 from fencepost.engines.python.group_consumer import GroupConsumer
 from fencepost.engines.python.group_offset_store import GroupOffsetStore
 from fencepost.engines.python.handler import Handler
@@ -17,7 +16,7 @@ from fencepost.engines.python.handler_outputs import OutputHandler, into_topics
 from fencepost.engines.python.handler_transactions import TransactionHandler, in_transaction
 from fencepost.engines.python.member import Consumed, Member
 from fencepost.engines.python.offset_store import MemberHooks, OffsetStore
-from fencepost.engines.python.settings import ConsumerSettings, Per
+from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.engines.python.sink_offset_store import SinkOffsetStore
 from fencepost.errors import FencepostError, Rewound, Unknown, Unreachable, UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
@@ -37,13 +36,13 @@ class Consumption:
     waits: Callable[[Exception, float], None] = lambda _error, _seconds: None
     tells: Callable[[str], None] = lambda _sentence: None  # what it waits for
     stop: Flag = field(default_factory=Flag)
-    topics: tuple[str, ...] = ()  # where what the handler returns goes
+    to_topics: tuple[str, ...] = ()  # where what the handler returns goes
 
     def __post_init__(self) -> None:
-        require_function(self.handler, "the handler", yields=bool(self.topics))
-        if self.dsn is not None and self.topics:
+        require_function(self.handler, "the handler", yields=bool(self.to_topics))
+        if self.dsn is not None and self.to_topics:
             raise Usage("a transaction of PostgreSQL's and one of Kafka's cannot be one", "write to one of the two")
-        if self.topics:
+        if self.to_topics:
             return
         if (self.settings.guarantee is Guarantee.EXACTLY_ONCE) != (self.dsn is not None):
             raise UnsupportedGuarantee(
@@ -53,7 +52,7 @@ class Consumption:
                 else "with a database the position goes into the handler's own transaction",
                 Guarantee.AT_LEAST_ONCE if self.dsn is None else Guarantee.EXACTLY_ONCE,
                 "exactly once goes with dsn=..., and a handler that writes through the transaction it is given, "
-                "or with topics=..., and a handler that returns what is to be written there",
+                "or with to_topics=..., and a handler that returns what is to be written there",
             )
 
     def run(self, once: bool = False) -> Consumed:
@@ -84,37 +83,11 @@ class Consumption:
 
     def _offset_store(self, consumer: GroupConsumer, topic: TopicReader, hooks: MemberHooks) -> OffsetStore:
         handler: Any = self.handler  # which of them it is follows from where its work goes
-        if self.topics:
+        if self.to_topics:
             return SinkOffsetStore(
-                self.settings, into_topics(self.settings, self.topics, handler, self.stop), topic, hooks
+                self.settings, into_topics(self.settings, self.to_topics, handler, self.stop), topic, hooks
             )
         if self.dsn is not None:
             delivery = in_transaction(self.settings, self.dsn, handler, self.stop)
             return SinkOffsetStore(self.settings, delivery, topic, hooks)
         return GroupOffsetStore(self.settings, consumer, topic, handler, hooks)
-
-
-def consume(  # noqa: PLR0913 (what a member is)
-    handler: Handler | TransactionHandler | OutputHandler,
-    *,
-    topic: str,
-    group: str,
-    guarantee: Guarantee | str,
-    kafka: Mapping[str, str],
-    dsn: str | None = None,
-    topics: Sequence[str] = (),
-    once: bool = False,
-    **options: Any,
-) -> Consumed:
-    """Have a handler called with a topic's events under a guarantee, as a member of a consumer group.
-
-    `handler(events)`; under exactly-once, with `dsn`, `handler(events, tx)`: everything that it writes through the
-    cursor `tx` is committed together with the position. With `topics`, what `handler(events)` returns, a list of
-    `fencepost.Output`, goes there, under any guarantee. Options are those of ConsumerSettings: commit ("sync",
-    "async", "auto"), per ("record", "batch", or seconds), start, batch, retries.
-    """
-    options |= {"commit": Commit(options.get("commit", Commit.SYNC))}
-    if isinstance(options.get("per"), str):
-        options["per"] = Per(options["per"])
-    settings = ConsumerSettings(kafka, topic, group, Guarantee(guarantee), **options)
-    return Consumption(settings, handler, dsn, topics=tuple(topics)).run(once)

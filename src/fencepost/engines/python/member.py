@@ -237,6 +237,8 @@ class Member:
             self._delivered(self._offset_store.catch_up, [])
         for number, batch in enumerate(batches):
             place, span = batch.only_span()
+            if self._stop.is_set():
+                return  # with `per` record many are read at once: the next run does the rest
             if self._next.get(place) != span.start:
                 continue  # asked back since it was read
             self._batch = batch
