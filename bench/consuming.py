@@ -40,6 +40,7 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.topics import TopicRequest, create_topic, end_offsets
 from fencepost.local import Stack
 from fencepost.producing.sending import Event, send
+from fencepost.run.consume import run_handler
 from fencepost.run.pipeline import Pipeline
 
 PARTITIONS = 4
@@ -154,8 +155,8 @@ class Bench:
             batch=BATCH,
         )
         clock = Clock()
-        done = Consumption(settings, lambda _events: clock.start(), seen=lambda _: clock.stop()).run(once=True)
-        return done.events / clock.seconds
+        work = Consumption(settings, lambda _events: clock.start())
+        return run_handler(work, once=True, listen=lambda _: clock.stop()).rows / clock.seconds
 
     # -- how
 

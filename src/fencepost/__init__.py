@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from fencepost.model import Outcome
     from fencepost.producing.producer import Producer
     from fencepost.run.consume import consume
-    from fencepost.run.pipeline import Pipeline, Summary
+    from fencepost.run.loop import Summary
+    from fencepost.run.pipeline import Pipeline
     from fencepost.sinks.kafka.outputs import Output
     from fencepost.sinks.memory.store import MemoryStore
 
@@ -53,7 +54,7 @@ _MODULES = {
     "Producer": "producing.producer",
     "Refused": "errors",
     "Stack": "local.stack",
-    "Summary": "run.pipeline",
+    "Summary": "run.loop",
     "Unknown": "errors",
     "Unreachable": "errors",
     "Usage": "errors",

@@ -18,6 +18,7 @@ from fencepost.errors import FencepostError
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import CrashPoint, Deed
 from fencepost.model import Step, TopicPartition
+from fencepost.run.consume import run_handler
 
 Dies = list[str | int]  # before or after the effect of an event, by its number
 
@@ -72,7 +73,7 @@ def main() -> int:
     slowly = work.get("slowly", 0.0)
     handler = insert(work["table"], slowly) if "dsn" in work else effect(work["effects"], slowly, work.get("dies"))
     try:
-        Consumption(settings, handler, work.get("dsn"), see).run(once=work.get("once", True))
+        run_handler(Consumption(settings, handler, work.get("dsn"), see), once=work.get("once", True))
     except FencepostError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

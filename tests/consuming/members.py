@@ -10,12 +10,13 @@ from consuming.groups import Group
 from fencepost.engines.python.consumer import Consumption
 from fencepost.engines.python.events import Event
 from fencepost.kafka.groups import describe_group
+from fencepost.run.consume import run_handler
 
 
 @contextmanager
 def at_work(member: Consumption) -> Iterator[None]:
     """A member in a thread of its own, which has left its group when the block ends."""
-    thread = threading.Thread(target=member.run, daemon=True)
+    thread = threading.Thread(target=run_handler, args=(member,), daemon=True)
     thread.start()
     try:
         yield

@@ -81,7 +81,7 @@ def test_the_library_is_one_call(group: Group) -> None:
         per="record",
         once=True,
     )
-    assert (len(seen), done.events) == (10, 10)
+    assert (len(seen), done.rows) == (10, 10)
 
 
 def test_the_plan_says_what_is_covered_and_what_is_not(group: Group) -> None:

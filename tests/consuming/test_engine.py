@@ -32,6 +32,7 @@ from fencepost.kafka.groups import describe_group
 from fencepost.kafka.topic_reader import read_committed
 from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
+from fencepost.run.consume import run_handler
 from fencepost.spec import load
 from spark.drivers import pipeline_process, run_command, wait_for
 from spark.flows import SCHEMA, Flow, Run
@@ -356,11 +357,11 @@ def test_a_pipeline_goes_on_where_a_group_ended_and_not_while_its_members_work(f
     flow.produce(range(40))
     seen: list[Event] = []
     settings = ConsumerSettings(flow.kafka, flow.name, f"{flow.name}-old", Guarantee.AT_LEAST_ONCE)
-    Consumption(settings, seen.extend).run(once=True)
+    run_handler(Consumption(settings, seen.extend), once=True)
     flow.produce(range(40, 60))
     spec = load(flow.declare(**PYTHON))
     stop = Flag()
-    member = Thread(target=Consumption(settings, lambda _: None, stop=stop).run, daemon=True)
+    member = Thread(target=run_handler, args=(Consumption(settings, lambda _: None, stop=stop),), daemon=True)
     member.start()
     try:
         wait_for(lambda: describe_group(flow.cluster, settings.group).members, "a member has joined")

@@ -19,6 +19,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import wait_until
 from fencepost.kafka.groups import describe_group
 from fencepost.local import Stack
+from fencepost.run.consume import run_handler
 from fencepost.run.pipeline import Pipeline
 from spark.flows import Flow
 
@@ -47,7 +48,7 @@ def test_a_member_without_partitions_ends_when_the_group_has_done_what_was_there
         seen.extend(numbers(events))
 
     settings = ConsumerSettings({**group.kafka, **more}, group.name, group.name, Guarantee.AT_LEAST_ONCE)
-    idle = Thread(target=Consumption(settings, slowly).run, args=(True,), daemon=True)
+    idle = Thread(target=run_handler, args=(Consumption(settings, slowly), True), daemon=True)
     with at_work(Consumption(settings, slowly)):
         assert at_it.wait(PATIENCE)
         idle.start()

@@ -15,6 +15,7 @@ from fencepost.errors import Refused
 from fencepost.guarantee import Guarantee
 from fencepost.lab.crash import standing, visits
 from fencepost.producing.producer import Producer
+from fencepost.run.consume import run_handler
 
 EVENTS = 60
 EXACTLY_ONCE = {"guarantee": "exactly-once"}
@@ -85,8 +86,8 @@ def test_exactly_once_a_handler_that_fails_leaves_nothing_of_its_call(group: Gro
             raise ConnectionError("after the first insert")
 
     settings = ConsumerSettings(group.kafka, group.name, group.name, Guarantee.EXACTLY_ONCE)
-    done = Consumption(settings, handle, group.stack.dsn).run(True)
-    assert (_rows(group, table), done.events) == (list(range(10)), 10)
+    done = run_handler(Consumption(settings, handle, group.stack.dsn), True)
+    assert (_rows(group, table), done.rows) == (list(range(10)), 10)
 
 
 def test_exactly_once_over_offsets_that_are_not_events(group: Group, tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_exactly_once_a_handler_must_leave_the_transaction_alone(group: Group) -
     group.produce(range(10))
     settings = ConsumerSettings(group.kafka, group.name, group.name, Guarantee.EXACTLY_ONCE)
     with pytest.raises(Refused, match="ended the transaction"):
-        Consumption(settings, lambda _events, tx: tx.execute("COMMIT"), group.stack.dsn).run(True)
+        run_handler(Consumption(settings, lambda _events, tx: tx.execute("COMMIT"), group.stack.dsn), True)
 
 
 def _table(group: Group) -> str:

@@ -17,7 +17,8 @@ from fencepost.admin.prepare import prepare
 from fencepost.cli.app import app
 from fencepost.errors import Refused, Usage
 from fencepost.local import Stack
-from fencepost.run.pipeline import Pipeline, Summary
+from fencepost.run.loop import Summary
+from fencepost.run.pipeline import Pipeline
 from fencepost.spec import load
 from spark.flows import Flow
 

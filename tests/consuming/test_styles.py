@@ -19,6 +19,7 @@ from fencepost.engines.python.settings import ConsumerSettings, Per
 from fencepost.errors import PositionLost, RecordsGone, UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
+from fencepost.run.consume import run_handler
 from fencepost.sinks.kafka import Output
 
 AMO, ALO = Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE
@@ -47,20 +48,19 @@ def test_everything_once_and_the_position_at_the_end(
 ) -> None:
     group.produce(range(100))
     seen: list[int] = []
-    done = Consumption(settings(group, guarantee, commit, per=per), lambda events: seen.extend(numbers(events))).run(
-        True
-    )
-    assert (sorted(seen), done.events) == (list(range(100)), 100)
+    asked = settings(group, guarantee, commit, per=per)
+    done = run_handler(Consumption(asked, lambda events: seen.extend(numbers(events))), True)
+    assert (sorted(seen), done.rows) == (list(range(100)), 100)
     assert committed(group) == {0: 50, 1: 50}
 
 
 def test_the_next_run_goes_on_where_the_group_stands(group: Group) -> None:
     group.produce(range(10))
     first: list[int] = []
-    Consumption(settings(group), lambda events: first.extend(numbers(events))).run(True)
+    run_handler(Consumption(settings(group), lambda events: first.extend(numbers(events))), True)
     group.produce(range(10, 16))
     second: list[int] = []
-    Consumption(settings(group), lambda events: second.extend(numbers(events))).run(True)
+    run_handler(Consumption(settings(group), lambda events: second.extend(numbers(events))), True)
     assert sorted(second) == list(range(10, 16))
 
 
@@ -76,7 +76,7 @@ def test_a_handler_that_fails_is_called_again_and_then_the_event_is_named_and_no
             raise ValueError("no such customer")
 
     with pytest.raises(HandlerFailed, match=f"{group.name}/0 offset 4") as failed:
-        Consumption(settings(group, per=Per.RECORD, retries=2), handle).run(True)
+        run_handler(Consumption(settings(group, per=Per.RECORD, retries=2), handle), True)
     assert "ValueError" in str(failed.value)
     assert calls == [0, 2, 4, 6, 8, 8, 8]
     assert committed(group)[0] == 4
@@ -95,9 +95,9 @@ def test_at_most_once_a_handler_that_fails_is_told_that_its_event_is_not_read_ag
             raise ValueError("no such customer")
 
     with pytest.raises(HandlerFailed, match="offset 4") as failed:
-        Consumption(settings(group, AMO, commit, per=Per.RECORD, retries=0), handle).run(True)
+        run_handler(Consumption(settings(group, AMO, commit, per=Per.RECORD, retries=0), handle), True)
     assert failed.value.remedy.startswith("these were committed before the handler was called")
-    Consumption(settings(group, AMO, commit, per=Per.RECORD), handle).run(True)
+    run_handler(Consumption(settings(group, AMO, commit, per=Per.RECORD), handle), True)
     assert calls == list(range(0, 20, 2))
 
 
@@ -116,10 +116,10 @@ def test_at_most_once_into_a_topic_a_handler_that_fails_is_called_again_with_wha
 
     asked = settings(group, AMO, retries=0)
     with pytest.raises(HandlerFailed) as failed:
-        Consumption(asked, handle, to_topics=(target.name,)).run(True)
+        run_handler(Consumption(asked, handle, to_topics=(target.name,)), True)
     assert "was put back before them: mend the handler, and run again" in failed.value.remedy
     mended.set()
-    assert Consumption(asked, handle, to_topics=(target.name,)).run(True).events == 6
+    assert run_handler(Consumption(asked, handle, to_topics=(target.name,)), True).rows == 6
     assert calls == list(range(6))
 
 
@@ -131,7 +131,7 @@ def test_a_handler_that_recovers_costs_nothing(group: Group) -> None:
         if next(failures, False):
             raise ConnectionError
 
-    assert Consumption(settings(group), handle).run(True).events == 4
+    assert run_handler(Consumption(settings(group), handle), True).rows == 4
 
 
 @pytest.mark.proof
@@ -141,8 +141,9 @@ def test_a_handler_slower_than_the_poll_interval_keeps_its_membership(group: Gro
     slow = ConsumerSettings({**group.kafka, **quick}, group.name, group.name, ALO, per=Per.RECORD)
     pauses = iter([7.0])  # the handler is slow with the first one, nothing is waited for
 
-    done = Consumption(slow, lambda _: time.sleep(next(pauses, 0.0))).run(True)
-    assert (done.events, done.given_up) == (2, 0)
+    work = Consumption(slow, lambda _: time.sleep(next(pauses, 0.0)))
+    assert run_handler(work, True).rows == 2
+    assert work.done.given_up == 0
 
 
 def test_where_to_start_is_resolved_once(group: Group) -> None:
@@ -150,7 +151,7 @@ def test_where_to_start_is_resolved_once(group: Group) -> None:
     seen: list[int] = []
 
     def read(start: Any) -> None:
-        Consumption(settings(group, start=start), lambda events: seen.extend(numbers(events))).run(True)
+        run_handler(Consumption(settings(group, start=start), lambda events: seen.extend(numbers(events))), True)
 
     with pytest.raises(PositionLost):
         read("committed")
@@ -164,13 +165,13 @@ def test_a_position_that_the_topic_does_not_hold_any_more_is_an_error_and_no_jum
     from confluent_kafka import TopicPartition as DriverPartition
 
     group.produce(range(20))
-    Consumption(settings(group), lambda _events: None).run(True)
+    run_handler(Consumption(settings(group), lambda _events: None), True)
     group.produce(range(20, 40))
     group.cluster.admin.delete_records([DriverPartition(group.name, 0, 15)])[
         DriverPartition(group.name, 0, 15)
     ].result()
     with pytest.raises(RecordsGone, match="15"):
-        Consumption(settings(group), lambda _events: None).run(True)
+        run_handler(Consumption(settings(group), lambda _events: None), True)
 
 
 def test_combinations_that_cannot_hold_are_refused_with_the_reason(group: Group) -> None:
@@ -181,10 +182,10 @@ def test_combinations_that_cannot_hold_are_refused_with_the_reason(group: Group)
         Consumption(settings(group, Guarantee.EXACTLY_ONCE), lambda _events: None)
     stored = ConsumerSettings({**group.kafka, "enable.auto.offset.store": "true"}, group.name, group.name, ALO)
     with pytest.raises(Usage, match="would break"):
-        Consumption(stored, lambda _events: None).run(True)
+        run_handler(Consumption(stored, lambda _events: None), True)
 
 
 def test_a_session_that_the_brokers_refuse_is_said_and_not_waited_for(group: Group) -> None:
     settings = ConsumerSettings({**group.kafka, "session.timeout.ms": "10"}, group.name, group.name, ALO)
     with pytest.raises(Usage, match=r"Invalid session timeout: session\.timeout\.ms"):
-        Consumption(settings, lambda _: None).run(once=True)
+        run_handler(Consumption(settings, lambda _: None), once=True)

@@ -27,7 +27,8 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.model import Batch, Step, TopicPartition
-from fencepost.run.pipeline import Pipeline, Summary
+from fencepost.run.loop import Summary
+from fencepost.run.pipeline import Pipeline
 from fencepost.spec import PipelineSpec, load
 from model.case import Case, Change, Record, Slot, Turn
 from model.seen import Place, Seen, SpanSeen

@@ -15,7 +15,7 @@ from fencepost.engines.listener import BatchDone, Listener, News, PartitionsAdde
 from fencepost.errors import Fenced, FencepostError, RecordsGone, Rewound, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
-from fencepost.run import pipeline as module
+from fencepost.run.loop import Summary
 from fencepost.run.pipeline import Engine, Pipeline
 from fencepost.sinks.memory.store import Memory, MemoryStore
 from fencepost.spec import PipelineSpec
@@ -78,7 +78,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(
     engine: StoryEngine, news: list[News] | None = None, once: bool = True, spec: Mapping[str, object] = SPEC
-) -> module.Summary:
+) -> Summary:
     @contextmanager
     def opened(_spec: PipelineSpec, _stop: Event, _see: Observer) -> Iterator[Engine]:
         yield engine

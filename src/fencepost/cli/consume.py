@@ -23,7 +23,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.machine.counting import count
 
 if TYPE_CHECKING:
-    from fencepost.engines.listener import Left
+    from fencepost.engines.listener import Left, News
     from fencepost.engines.python.events import Event
     from fencepost.engines.python.settings import ConsumerSettings
 
@@ -78,6 +78,7 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     from fencepost.engines.python.explaining import coverage
     from fencepost.engines.python.settings import COMMITTED, ConsumerSettings, Per
     from fencepost.rows.functions import FunctionName
+    from fencepost.run.consume import run_handler
 
     settings = ConsumerSettings(
         connection.kafka_settings(),
@@ -102,10 +103,9 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     else:
         call = FunctionName(handler).load() if handler else _print
         dsn = local_dsn() if guarantee is Guarantee.EXACTLY_ONCE and handler and not topics else None
-        done = Consumption(settings, call, dsn, waits=_say_waiting, tells=note, stop=stop, to_topics=topics).run(once)
-        note(_counted(done.events, done.batches))
-        if (left := done.left) is not None:
-            note(f"not drained: {left}: {left.remedy}")
+        done = run_handler(Consumption(settings, call, dsn, stop=stop, to_topics=topics), once, _listen)
+        note(_counted(done.rows, done.batches))
+        left = done.left
     if interrupted():
         raise typer.Exit(INTERRUPTED)
     if left is not None and not left.moving:
@@ -193,8 +193,15 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _say_waiting(trouble: Exception, seconds: float) -> None:
-    note(f"{trouble}; trying again in {seconds:.0f} s")
+def _listen(news: News) -> None:
+    """What it waits for, and what it leaves to others; not each batch: the events may be on the terminal."""
+    from fencepost.engines.listener import Left, Waiting
+
+    match news:
+        case Waiting():
+            note(news.trouble if news.seconds is None else f"{news.trouble}; trying again in {news.seconds:.0f} s")
+        case Left():
+            note(f"not drained: {news}: {news.remedy}")
 
 
 def _stopping(stop: Flag) -> Any:

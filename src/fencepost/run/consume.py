@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from threading import Event as Flag
 from typing import Literal
 
+from fencepost.engines.listener import Listener, unheard
 from fencepost.engines.python.commits import Commit
 from fencepost.engines.python.consumer import Consumption
 from fencepost.engines.python.handler import Handler
 from fencepost.engines.python.handler_outputs import OutputHandler
 from fencepost.engines.python.handler_transactions import TransactionHandler
-from fencepost.engines.python.member import Consumed
 from fencepost.engines.python.settings import ConsumerSettings, Per
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.offsets import Start
+from fencepost.run.loop import RunLoop, Summary
 
 
 def consume(  # noqa: PLR0913 (what a member is)
@@ -34,7 +35,7 @@ def consume(  # noqa: PLR0913 (what a member is)
     revoke_seconds: float = 10.0,
     once: bool = False,
     stop: Flag | None = None,
-) -> Consumed:
+) -> Summary:
     """Have a handler called with a topic's events, as a member of a consumer group. Returns what it did.
 
     `handler(events)` under at-most-once and at-least-once. Under exactly-once:
@@ -63,4 +64,10 @@ def consume(  # noqa: PLR0913 (what a member is)
         retries=retries,
         revoke_seconds=revoke_seconds,
     )
-    return Consumption(settings, handler, dsn, stop=stop or Flag(), to_topics=tuple(to_topics)).run(once)
+    return run_handler(Consumption(settings, handler, dsn, stop=stop or Flag(), to_topics=tuple(to_topics)), once)
+
+
+def run_handler(work: Consumption, once: bool = False, listen: Listener = unheard) -> Summary:
+    """Until stopped, or (once) drained. Goes on after an outage; raises what a person must see to."""
+    with work:
+        return RunLoop(once, work.stop, listen).run(work)

@@ -1,34 +1,20 @@
-"""The run loop of a pipeline, and the only place that retries.
-
-Trouble ends the engine's work; the next try starts from the ledger, on the same path as after a crash.
-"""
+"""A pipeline, ready to run: its engine, under one tenure after the other, in the run loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from threading import Event
 from typing import Protocol
 from uuid import UUID, uuid4
 
 from fencepost.delivery import Ledger, Observer, nobody
-from fencepost.engines.backoff import Backoff
-from fencepost.engines.listener import (
-    BatchDone,
-    Left,
-    Listener,
-    News,
-    PartitionsAdded,
-    Skipped,
-    Started,
-    Waiting,
-    unheard,
-)
-from fencepost.errors import FencepostError, RecordsGone, Rewound, Unknown, Unreachable
+from fencepost.engines.listener import Listener, Started, unheard
 from fencepost.model import Landed, Tenure, TopicPartition
 from fencepost.rules.findings import require
 from fencepost.rules.reader import reader_findings
+from fencepost.run.loop import RunLoop, Summary
 from fencepost.run.standby import stand_by
 from fencepost.spec import Declared, EngineName, PipelineSpec, spec_of
 
@@ -55,35 +41,6 @@ class Engine(Protocol):
 
 
 EngineMaker = Callable[[PipelineSpec, Event, Observer], AbstractContextManager[Engine]]
-
-
-@dataclass
-class Summary:
-    """What a run did, from its start to its end."""
-
-    batches: int = 0
-    rows: int = 0
-    dead: int = 0
-    restarts: int = 0
-    positions: dict[TopicPartition, int] = field(default_factory=dict)
-    left: Left | None = None  # waits in partitions of other members, when the run was to carry what there is
-    gaps: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)  # where each ends: one may be told twice
-
-    @property
-    def skipped(self) -> int:
-        """Offsets that were gone before they were read."""
-        return sum(end - start for (_, start), end in self.gaps.items())
-
-    def add(self, done: BatchDone) -> None:
-        self.batches += 1
-        self.rows += done.rows
-        self.dead += done.dead
-        self.positions.update(done.positions)
-
-    def settle(self, landed: Landed | None) -> None:
-        """Count what was committed in attempts that failed afterwards too: no batch told of it."""
-        if landed is not None:
-            self.rows, self.dead = landed.rows, landed.dead
 
 
 class Pipeline:
@@ -115,81 +72,53 @@ class Pipeline:
         require(self.spec.guarantee, reader_findings(self.spec.reader_settings))
         if standby:
             stand_by(self.spec, self._stop, self._listen)
-        summary = Summary()
         if self._stop.is_set():
-            return summary
+            return Summary()
+        loop = RunLoop(once, self._stop, self._listen, skip_gone=not self.spec.source.fail_on_data_loss)
         with self._engine(self.spec, self._stop, self._see) as engine:
-            tenure = self._take_over(engine)
-            summary.positions.update(tenure.positions)
-            backoff = Backoff(once)
+            owner = _Owner(engine, self.spec.name)
+            loop.summary.positions.update(owner.tenure.positions)
+            return loop.run(owner)
 
-            def hear(news: News) -> None:
-                if isinstance(news, BatchDone):
-                    backoff.renew()
-                    summary.add(news)
-                if isinstance(news, Skipped):
-                    summary.gaps[news.partition, news.span.start] = news.span.end
-                if isinstance(news, Left):
-                    summary.left = news
-                self._listen(news)
 
-            first, runs, gap = dict(tenure.positions), [tenure.token], ""
-            while not self._stop.is_set():
-                try:
-                    if tenure.positions:  # a member of a group tells by itself what it was given
-                        self._listen(Started(tenure.token, tenure.epoch, tenure.positions))
-                    engine.carry(tenure, once, hear)
-                    break
-                except (Unreachable, Unknown, Rewound) as trouble:
-                    self._wait(backoff, trouble)
-                except PartitionsAdded:
-                    pass
-                except RecordsGone as gone:
-                    if self.spec.source.fail_on_data_loss:
-                        raise
-                    if gone.message == gap:  # it did not get over them: not again without a pause
-                        self._wait(backoff, gone)
-                    else:
-                        self._listen(Waiting(gone.message, 0.0))  # the next try begins behind them
-                    gap = gone.message
-                summary.restarts += 1
-                tenure = self._resume(engine, tenure, first, backoff)
-                first = {at: min(position, first.get(at, position)) for at, position in tenure.positions.items()}
-                runs.append(tenure.token)
-            summary.settle(engine.landed(runs, first))
-        return summary
+class _Owner:
+    """The engine's attempts: the first takes the pipeline over, each further one renews its token."""
 
-    def _take_over(self, engine: Engine) -> Tenure:
-        first = engine.positions(engine.ledger.positions(self.spec.name))
-        return engine.ledger.take_over(self.spec.name, uuid4(), first, engine.topic_ids())
+    def __init__(self, engine: Engine, pipeline: str) -> None:
+        self._engine = engine
+        first = engine.positions(engine.ledger.positions(pipeline))
+        self.tenure = engine.ledger.take_over(pipeline, uuid4(), first, engine.topic_ids())
+        self._first = dict(self.tenure.positions)  # where the run began
+        self._tokens = [self.tenure.token]
+        self._token = uuid4()  # of the next attempt; known before it is asked for, so that asking can be repeated
 
-    def _resume(self, engine: Engine, tenure: Tenure, first: Mapping[TopicPartition, int], backoff: Backoff) -> Tenure:
-        """The same run under a new token, as soon as the ledger answers; Fenced if another took over meanwhile.
+    def carry(self, once: bool, report: Listener) -> None:
+        if self.tenure.positions:  # a member of a group tells by itself what it was given
+            report(Started(self.tenure.token, self.tenure.epoch, self.tenure.positions))
+        self._engine.carry(self.tenure, once, report)
 
-        `first`: where the run began. What the ledger has forgotten is begun there again, not where it would begin now.
+    def renew(self) -> None:
+        self.tenure = self._renewed()
+        self._first = {at: min(to, self._first.get(at, to)) for at, to in self.tenure.positions.items()}
+        self._tokens.append(self.tenure.token)
+        self._token = uuid4()
+
+    def _renewed(self) -> Tenure:
+        """The same run under a new token; Fenced if another took over meanwhile.
+
+        What the ledger has forgotten is begun where the run began, not where it would begin now.
         """
-        token = uuid4()
-        while True:
-            try:
-                return self._renewed(engine, tenure, first, token)
-            except (Unreachable, Unknown) as trouble:
-                if self._stop.is_set():
-                    return tenure
-                self._wait(backoff, trouble)
-
-    def _renewed(self, engine: Engine, tenure: Tenure, first: Mapping[TopicPartition, int], token: UUID) -> Tenure:
-        renewed = engine.ledger.renew(tenure, token)
-        every = engine.positions(renewed.positions)
-        new = {at: first.get(at, position) for at, position in every.items() if at not in renewed.positions}
+        ledger = self._engine.ledger
+        renewed = ledger.renew(self.tenure, self._token)
+        every = self._engine.positions(renewed.positions)
+        new = {at: self._first.get(at, position) for at, position in every.items() if at not in renewed.positions}
         if not new:
             return renewed
-        added = engine.ledger.take_over(tenure.pipeline, token, new, engine.topic_ids())
+        added = ledger.take_over(self.tenure.pipeline, self._token, new, self._engine.topic_ids())
         return replace(renewed, epoch=added.epoch, positions={**renewed.positions, **added.positions})
 
-    def _wait(self, backoff: Backoff, trouble: FencepostError) -> None:
-        seconds = backoff.next_wait(trouble)
-        self._listen(Waiting(str(trouble), seconds))
-        self._stop.wait(seconds)
+    def landed(self) -> Landed | None:
+        return self._engine.landed(self._tokens, self._first)
 
 
 def _engine(spec: PipelineSpec, stop: Event, see: Observer) -> AbstractContextManager[Engine]:

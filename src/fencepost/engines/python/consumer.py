@@ -1,14 +1,13 @@
-"""A handler, a topic, a group, a guarantee. Trouble ends a member; the next starts from what is stored."""
+"""A handler as the work of a run: a topic, a group, a guarantee, and a member for each attempt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event as Flag
-from typing import Any
+from typing import Any, Self
 
 from fencepost.delivery import Observer, nobody
-from fencepost.engines.backoff import Backoff
+from fencepost.engines.listener import BatchDone, Listener, Waiting, unheard
 from fencepost.engines.python.group_consumer import GroupConsumer
 from fencepost.engines.python.group_offset_store import GroupOffsetStore
 from fencepost.engines.python.handler import Handler
@@ -18,25 +17,30 @@ from fencepost.engines.python.member import Consumed, Member
 from fencepost.engines.python.offset_store import MemberHooks, OffsetStore
 from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.engines.python.sink_offset_store import SinkOffsetStore
-from fencepost.errors import FencepostError, Rewound, Unknown, Unreachable, UnsupportedGuarantee, Usage
+from fencepost.errors import UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.offsets import TopicReader
+from fencepost.model import Batch, Landed
 from fencepost.rows.functions import require_function
 
 
 @dataclass
 class Consumption:
-    """One member's work, through all the members that it takes."""
+    """What the run loop runs for a handler: one member of the group after the other, each from what is stored.
+
+    Open it with `with`; `carry` is one attempt.
+    """
 
     settings: ConsumerSettings
     handler: Handler | TransactionHandler | OutputHandler
     dsn: str | None = field(default=None, repr=False)  # exactly once: where the handler writes
     see: Observer = nobody
-    seen: Callable[[Consumed], None] = lambda _: None
-    waits: Callable[[Exception, float], None] = lambda _error, _seconds: None
-    tells: Callable[[str], None] = lambda _sentence: None  # what it waits for
     stop: Flag = field(default_factory=Flag)
     to_topics: tuple[str, ...] = ()  # where what the handler returns goes
+    done: Consumed = field(default_factory=Consumed)  # by all members together
+    _opened: Member | None = None  # and not run yet
+    _report: Listener = unheard
+    _told: int = 0  # batches
 
     def __post_init__(self) -> None:
         require_function(self.handler, "the handler", yields=bool(self.to_topics))
@@ -55,31 +59,43 @@ class Consumption:
                 "or with to_topics=..., and a handler that returns what is to be written there",
             )
 
-    def run(self, once: bool = False) -> Consumed:
-        """Until stopped, or (once) drained. Goes on by itself after an outage; raises what a person must mend."""
-        total, backoff = Consumed(), Backoff(once)
-        member: Member | None = self._member()  # what is wrong from the start is said, not waited for
-        while member is not None or not self.stop.is_set():  # one that is there is run, and thereby closed
-            try:
-                member = member or self._member()
-                member.run(once)
-                return total + member.done
-            except (Unreachable, Unknown, Rewound) as trouble:
-                if member is not None:
-                    total += member.done
-                    if member.done.batches:
-                        backoff.renew()
-                self._wait(backoff, trouble)
-                member = None
-        return total
+    def __enter__(self) -> Self:
+        """The first member is opened: what is wrong from the start is said, not waited for."""
+        self.done = Consumed()
+        self._opened = self._member()
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        if self._opened is not None:  # stopped before it was run
+            self._opened.leave()
+
+    def carry(self, once: bool, report: Listener) -> None:
+        """One member, until stopped or (once) drained."""
+        self._report = report
+        member, self._opened = self._opened or self._member(), None
+        try:
+            member.run(once)
+        finally:
+            self.done += member.done
+        if self.done.left is not None:
+            report(self.done.left)
+
+    def renew(self) -> None:
+        """Nothing: the next member begins where the offset store stands."""
+
+    def landed(self) -> Landed | None:
+        return Landed(self.done.events)
 
     def _member(self) -> Member:
-        return Member(self.settings, self._offset_store, self.stop, self.see, self.seen, self.tells)
+        return Member(self.settings, self._offset_store, self.stop, self.see, self._tell, self._wait)
 
-    def _wait(self, backoff: Backoff, trouble: FencepostError) -> None:
-        seconds = backoff.next_wait(trouble)
-        self.waits(trouble, seconds)
-        self.stop.wait(seconds)
+    def _tell(self, batch: Batch[Any], rows: int) -> None:
+        place, span = batch.only_span()
+        self._report(BatchDone(self._told, {place: span.end}, span.end - span.start, rows, dead=0, already=0))
+        self._told += 1
+
+    def _wait(self, trouble: str) -> None:
+        self._report(Waiting(trouble, None))
 
     def _offset_store(self, consumer: GroupConsumer, topic: TopicReader, hooks: MemberHooks) -> OffsetStore:
         handler: Any = self.handler  # which of them it is follows from where its work goes

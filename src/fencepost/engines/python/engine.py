@@ -86,7 +86,7 @@ class PythonEngine:
         def wait(trouble: str) -> None:
             report(Waiting(trouble, None))
 
-        done = Member(self.settings, offset_store, self.stop, self.see, lambda _: None, wait).run(once)
+        done = Member(self.settings, offset_store, self.stop, self.see, lambda _batch, _events: None, wait).run(once)
         if done.left is not None:
             report(done.left)
 

@@ -81,7 +81,7 @@ class Member:
         make_keeper: Callable[[GroupConsumer, TopicReader, MemberHooks], OffsetStore],
         stop: Flag,
         see: Observer,
-        seen: Callable[[Consumed], None],
+        seen: Callable[[Batch[Messages], int], None],  # a batch was counted, and so many events were done since
         tell: Callable[[str], None],
     ) -> None:
         self._settings = settings
@@ -102,6 +102,7 @@ class Member:
         self._replaced: Fenced | None = None
         self._fenced_since: float | None = None
         self.done = Consumed()
+        self._events_told = 0
         with ExitStack() as opened:  # closes what there is when the next thing fails
             self._cluster = opened.enter_context(Cluster(settings.kafka))
             self._topic = topic = TopicReader(self._cluster, *settings.topics)
@@ -141,7 +142,7 @@ class Member:
                 if self._replaced is not None:
                     raise self._replaced
         finally:
-            self._leave()
+            self.leave()
         if self._others is not None and not self._stop.is_set():
             self.done.left = self._others.left
         return self.done
@@ -161,8 +162,8 @@ class Member:
     def _holders(self) -> Mapping[TopicPartition, str]:
         return holders(self._cluster, self._settings.group)
 
-    def _leave(self) -> None:
-        """Give the partitions back, and leave the group."""
+    def leave(self) -> None:
+        """Give the partitions back, and leave the group; of one that is not run, only close what was opened."""
         try:
             with suppress(FencepostError):  # whatever is wrong, the member leaves
                 self._hear_while(lambda: self._consumer.under_way > 0)
@@ -285,7 +286,8 @@ class Member:
         self.done.positions[place] = span.end
         if place in self._next:
             self._next[place] = span.end
-        self._seen(self.done)
+        events, self._events_told = self.done.events - self._events_told, self.done.events
+        self._seen(batch, events)
 
     def _batches(self, messages: Messages) -> Iterable[Batch[Messages]]:
         """Each from where the one before ended: offsets may be missing between (markers, compaction), events not."""
