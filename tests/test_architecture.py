@@ -25,6 +25,7 @@ ALLOWED = {
     "rows": CORE,
     "kafka": CORE | {"fence", "rules", "machine"},
     "sinks": IDEA | {"machine", "rows", "kafka"},
+    "testing": IDEA | {"sinks"},  # of sinks only the one in memory
     "spec": CORE | {"rules", "machine", "sinks"},
     "producing": IDEA | {"rows", "kafka"},
     "engines": IDEA | {"rows", "kafka", "sinks", "spec", "machine"},

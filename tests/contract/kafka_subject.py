@@ -9,11 +9,11 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from contract.batches import ORDERS, PIPELINE, RETURNS
 from contract.kafka_topics import KafkaTopics
 from fencepost.errors import InputCut
 from fencepost.kafka.errors import Existing
 from fencepost.sinks.kafka import KafkaSettings, KafkaStore
+from fencepost.testing.batches import ORDERS, PIPELINE, RETURNS
 
 
 class InKafka:

@@ -11,11 +11,11 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from contract.batches import ORDERS
 from fencepost.errors import InputCut
 from fencepost.model import Merge, Mode
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import Column
+from fencepost.testing.batches import ORDERS
 
 PROVENANCE = (
     Column("_topic", "text"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -14,37 +14,6 @@ from fencepost.errors import InputCut
 from fencepost.model import Mode
 from fencepost.sinks.memory.ledger import MemoryLedger, Positions
 from fencepost.sinks.memory.store import Memory, MemorySink, MemoryStore
-
-
-class LedgerSubject(Protocol):
-    """One place that holds positions."""
-
-    def open(self) -> Ledger:
-        """A new handle, as a new process would have it."""
-
-
-class SinkSubject(Protocol):
-    """One place that holds rows; a row is known by its number."""
-
-    doubles: bool  # a row that is written twice is there twice
-
-    def open(self) -> Sink[Any]:
-        """A new handle, as a new process would have it."""
-
-    def rows(self, ids: Sequence[int]) -> Any:
-        """Rows that the sink takes, read once."""
-
-    def cut_rows(self, ids: Sequence[int]) -> Any:
-        """Such rows that break off after these, before their span ends."""
-
-    def landed(self) -> list[int]:
-        """What a reader from outside sees now."""
-
-
-class AtomicSubject(SinkSubject, Protocol):
-    """A sink that keeps its own positions."""
-
-    def open(self) -> AtomicSink[Any]: ...
 
 
 def _cut(ids: Sequence[int]) -> Iterator[int]:

@@ -6,7 +6,6 @@ from uuid import uuid4
 
 import pytest
 
-from contract.batches import ORDERS, PIPELINE, RETURNS, batch, owner
 from contract.postgres_subject import InPostgres
 from fencepost.delivery import deliver
 from fencepost.errors import Fenced, TopicRecreated, Unreachable
@@ -14,6 +13,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
 from fencepost.model import TopicPartition
 from fencepost.sinks.postgres import PostgresStore
+from fencepost.testing.batches import ORDERS, PIPELINE, RETURNS, batch, owner
 
 
 @pytest.fixture

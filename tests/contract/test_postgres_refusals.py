@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from contract.batches import at
 from contract.keyed import PARTITIONS, Event, Keyed, Maker
 from fencepost.delivery import Observer, deliver, exactly_once, nobody
 from fencepost.errors import Fenced, Poison, Unknown
@@ -20,6 +19,7 @@ from fencepost.local import Stack
 from fencepost.machine import process
 from fencepost.model import Batch, Landed, Step
 from fencepost.sinks.postgres import PostgresStore
+from fencepost.testing.batches import at
 
 EXACTLY_ONCE = Guarantee.EXACTLY_ONCE
 ALREADY = Landed(rows=0, already=True)

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from contract.batches import at
 from contract.keyed import PARTITIONS, Event, Keyed, Maker
 from fencepost.delivery import Observer, deliver, nobody
 from fencepost.errors import Poison, Refused, Repeated
@@ -22,6 +21,7 @@ from fencepost.model import Batch, Landed, Span, Step
 from fencepost.sinks.postgres import PostgresStore
 from fencepost.sinks.postgres.moving import Staged, move
 from fencepost.sinks.postgres.stage import Stage, name_for
+from fencepost.testing.batches import at
 
 AT_LEAST_ONCE = Guarantee.AT_LEAST_ONCE
 EVENTS: list[Event] = [(number, str(number)) for number in range(6)]

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from contract.batches import batch, owner
 from contract.postgres_target import Target, broken_utf8, column
 from fencepost.errors import Poison, Refused, Usage
 from fencepost.local import Stack
@@ -20,6 +19,7 @@ from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.connection import Connection
 from fencepost.sinks.postgres.table import fit_columns, make_table, read_columns
+from fencepost.testing.batches import batch, owner
 
 
 class Shelf:

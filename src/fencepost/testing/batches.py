@@ -23,6 +23,14 @@ def batch(tenure: Tenure, start: int, end: int, rows: Any = ()) -> Batch[Any]:
     return Batch({ORDERS: Span(start, end)}, rows, tenure)
 
 
+class Crash(BaseException):
+    """The process is gone."""
+
+
+def crash() -> None:
+    raise Crash
+
+
 def at(step: Step, action: Callable[[], object]) -> Callable[[Step, Batch[Any]], None]:
     """An observer that acts once, at one step: what another process does at that very moment."""
     waiting = [action]
