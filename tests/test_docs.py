@@ -100,3 +100,12 @@ def test_every_link_of_the_docs_leads_somewhere() -> None:
 
 def test_the_table_of_refusals_is_what_the_rules_say() -> None:
     assert table() in (ROOT / "docs" / "refusals.md").read_text(), "python -m fencepost.rules.refusals prints it"
+
+
+def test_the_example_of_a_sink_is_the_one_that_runs() -> None:
+    """All blocks but the last, which tests/sqlite_sink runs as it stands."""
+    folder = ROOT / "tests" / "sqlite_sink"
+    files = [path.read_text() for path in (folder / "pyproject.toml", *folder.rglob("*.py"))]
+    blocks = re.findall(r"```(?:python|toml)\n(.*?)```", (ROOT / "docs" / "sinks.md").read_text(), re.DOTALL)
+    assert len(blocks) > 5
+    assert not [block for block in blocks[:-1] if not any(block in text for text in files)]

@@ -14,6 +14,7 @@ from fencepost.errors import InputCut
 from fencepost.model import Mode
 from fencepost.sinks.memory.ledger import MemoryLedger, Positions
 from fencepost.sinks.memory.store import Memory, MemorySink, MemoryStore
+from sqlite_sink.fencepost_sqlite.subject import InSqlite
 
 
 def _cut(ids: Sequence[int]) -> Iterator[int]:
@@ -64,6 +65,7 @@ ATOMIC_SINKS: dict[str, Maker] = {
     "postgres": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request),
     "postgres-upsert": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request, Mode.UPSERT),
     "postgres-dedupe": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request, Mode.DEDUPE),
+    "sqlite": lambda request: InSqlite(request.getfixturevalue("tmp_path")),
     "kafka": lambda request: InKafka(request.getfixturevalue("stack").bootstrap_servers, request),
 }
 SINKS: dict[str, Maker] = {

@@ -12,7 +12,8 @@ from fencepost.cli.init import init
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.model import Merge, Mode
-from fencepost.spec import FILE_NAME, OnError, PipelineSpec, find, load, parse
+from fencepost.spec import FILE_NAME, OnError, find, load, parse
+from fencepost.spec.schema import json_schema
 
 GOOD = """
 name: orders
@@ -220,7 +221,7 @@ def test_the_template_is_a_pipeline_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_json_schema_knows_every_key() -> None:
-    schema = json.dumps(PipelineSpec.model_json_schema())
+    schema = json.dumps(json_schema())
     assert all(f'"{key}"' in schema for key in ("guarantee", "start", "schema", "provenance", "on_error", "every"))
 
 

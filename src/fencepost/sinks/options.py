@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from fencepost.model import Merge
@@ -27,7 +27,11 @@ def _seconds(value: object) -> object:
         raise PydanticCustomError("duration", "a duration of more years than there are") from None
 
 
-Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
+_AS_WRITTEN: dict[str, object] = {
+    "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h)?\s*$|^P"}],
+    "description": "500ms, 1s, 2m, 1h, or a number of seconds",
+}
+Seconds = Annotated[timedelta, BeforeValidator(_seconds), WithJsonSchema(_AS_WRITTEN)]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 

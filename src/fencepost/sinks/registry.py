@@ -9,39 +9,71 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import Any, cast
 
 from fencepost.errors import Usage
 from fencepost.sinks.kind import SinkKind
+from fencepost.sinks.options import SinkOptions
 
 GROUP = "fencepost.sinks"
 _OURS = {
     "postgres": "fencepost.sinks.postgres.kind:KIND",
     "kafka": "fencepost.sinks.kafka.kind:KIND",
 }
+_NEEDED = ("capabilities", "options", "settings", "columns", "fit", "prepare", "ledger")
 
 
 def names() -> list[str]:
-    """What `sink.format` may be; ours come first, and nobody can replace them."""
+    """What `sink.format` may be; ours come first. Loads none of them."""
     return [*_OURS, *sorted(_others().keys() - _OURS.keys())]
 
 
 @cache
 def kind(name: str) -> SinkKind:
-    """Raises Usage for a name that nobody registered, and for one whose package does not load."""
+    """Raises Usage for a name that nobody registered, or two did, and for a kind that does not load."""
+    points = _others().get(name, [])
+    if len(points) + (name in _OURS) > 1:
+        packages = [_package(point) for point in points]
+        also = ["fencepost"] if name in _OURS else []
+        raise Usage(
+            f"sink {name!r} is registered twice: by {' and '.join([*also, *packages])}", f"uninstall {packages[-1]}"
+        )
     if name in _OURS:
         module, _, attribute = _OURS[name].partition(":")
         return cast(SinkKind, getattr(import_module(module), attribute))
-    if name not in _others():
+    if not points:
         raise Usage(f"there is no sink {name!r}", f"one of {', '.join(names())}")
+    return _loaded(points[0])
+
+
+def _loaded(point: EntryPoint) -> SinkKind:
+    """A kind of another package, which may do anything when it is imported."""
     try:
-        return cast(SinkKind, _others()[name].load())
+        found = point.load()
     except Exception as error:
-        raise Usage(
-            f"sink {name!r} does not load: {type(error).__name__}: {error}", f"mend {_others()[name].value}"
-        ) from error
+        raise _broken(point, f"{type(error).__name__}: {error}") from error
+    if lacking := [name for name in _NEEDED if not hasattr(found, name)]:
+        raise _broken(point, f"{point.value} is no SinkKind: it has no {', '.join(lacking)}")
+    if not (isinstance(found.options, type) and issubclass(found.options, SinkOptions)):
+        raise _broken(point, f"{point.value}: its options are no SinkOptions")
+    return cast(SinkKind, found)
+
+
+def _broken(point: EntryPoint, why: str) -> Usage:
+    return Usage(
+        f"sink {point.name!r} does not load: {' '.join(why.split())}", f"repair or uninstall {_package(point)}"
+    )
+
+
+def _package(point: EntryPoint) -> str:
+    dist: Any = point.dist
+    return dist.name if dist is not None else point.value
 
 
 @cache
-def _others() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+def _others() -> dict[str, list[EntryPoint]]:
+    """By name; a package that is found in two places on the path counts once."""
+    found: dict[str, dict[tuple[str, str], EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, {}).setdefault((_package(point), point.value), point)
+    return {name: list(points.values()) for name, points in found.items()}

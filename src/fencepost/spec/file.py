@@ -137,6 +137,7 @@ def parse(text: str, name: str = FILE_NAME, folder: str = ".") -> PipelineSpec:
         raise Usage(f"{name}: a pipeline file holds keys and values, and this one does not", _LIKE_INIT)
     reading = _Reading(_Lines(tree))
     filled = reading.fill(content, ())
+    reading.format = _format_of(filled)
     try:
         spec = PipelineSpec.model_validate({**filled, "folder": folder})
     except ValidationError as error:
@@ -155,6 +156,7 @@ class _Reading:
 
     def __init__(self, lines: _Lines) -> None:
         self.lines = lines
+        self.format = ""  # of the sink
         self.problems: list[str] = []
         self._foreign: set[tuple[Any, ...]] = set()  # what came from the environment, and is not shown
 
@@ -182,7 +184,7 @@ class _Reading:
         path = tuple(part for part in details["loc"] if isinstance(part, str | int))
         where = self._where(path)
         if details["type"] == "extra_forbidden":
-            near = get_close_matches(str(path[-1]), _keys_beside(path), n=1)
+            near = get_close_matches(str(path[-1]), _keys_beside(path, self.format), n=1)
             return f"{where}: no such key" + (f"; did you mean {near[0]!r}?" if near else "")
         if details["type"] == "missing":
             return f"{where}: is required"
@@ -232,13 +234,20 @@ def _may_be_secret(path: Sequence[Any]) -> bool:
     return path[0] in ("kafka", "spark") or path[-1] in ("dsn", "options", "sink")
 
 
-def _keys_beside(path: Sequence[Any]) -> list[str]:
+def _format_of(content: dict[str, Any]) -> str:
+    """Which sink the file names; nothing where there is none of that name."""
+    sink = content.get("sink")
+    found = sink.get("format") if isinstance(sink, dict) else None
+    return found if isinstance(found, str) and found in registry.names() else ""
+
+
+def _keys_beside(path: Sequence[Any], format_: str) -> list[str]:
     """The keys that are allowed where an unknown one was found."""
     parts: dict[str, list[type[BaseModel]]] = {
         "source": [SourceSpec],
         "transform": [TransformSpec],
         "sink": [SinkSpec],
-        "options": [registry.kind(name).options for name in registry.names()],
+        "options": [registry.kind(format_).options] if format_ else [],
         "batch": [BatchSpec],
         "dead_letters": [DeadLetterSpec],
     }

@@ -187,20 +187,23 @@ class DeadLetterSpec(_Part):
     max_share: Share | None = None  # absent: all but one may be bad
 
 
+_PLAIN_VALUES: dict[str, Any] = {"additionalProperties": {"type": ["string", "number", "boolean"]}}  # as written
+
+
 class PipelineSpec(_Part):
     """One pipeline: its topics, a transform, a sink, and the guarantee under which it runs."""
 
     name: Name
     guarantee: Guarantee
     engine: EngineName = EngineName.SPARK
-    kafka: dict[str, str] = Field(default_factory=dict, repr=False)
+    kafka: dict[str, str] = Field(default_factory=dict, repr=False, json_schema_extra=_PLAIN_VALUES)
     source: SourceSpec
     transform: TransformSpec | None = None
     sink: SinkSpec
     on_error: OnError = OnError.STOP
     dead_letters: DeadLetterSpec = Field(DeadLetterSpec(), description="with on_error: dead_letter")
     batch: BatchSpec = BatchSpec()
-    spark: dict[str, str] = Field(default_factory=dict, repr=False)
+    spark: dict[str, str] = Field(default_factory=dict, repr=False, json_schema_extra=_PLAIN_VALUES)
     folder: str = Field(".", exclude=True, description="what the names of files are relative to")
 
     @model_validator(mode="after")

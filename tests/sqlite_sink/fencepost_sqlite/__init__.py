@@ -1,0 +1,5 @@
+"""A table in SQLite as a sink of Fencepost."""
+
+from .kind import KIND
+
+__all__ = ["KIND"]
