@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fencepost.engines.spark.session import REDACTION, settings_of
-from fencepost.errors import FencepostError, Usage
+from fencepost.engines.spark import session
+from fencepost.engines.spark.session import REDACTION, open_session, settings_of
+from fencepost.errors import FencepostError, Unreachable, Usage
 from fencepost.run.pipeline import Pipeline
 from fencepost.sinks.postgres.connection import connect
 from fencepost.sinks.postgres.reading import reader
@@ -79,3 +82,29 @@ def test_spark_hides_what_it_hides_by_itself_what_kafka_calls_secret_and_what_th
     for name in REDACTION:
         for word in ("secret", "password", "token", "jaas"):
             assert word in settings[name]
+
+
+def _no_java(_name: str) -> None:
+    raise RuntimeError("Java gateway process exited")
+
+
+def test_the_log_that_is_kept_when_spark_does_not_start_is_for_its_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings may stand in it."""
+    (tmp_path / "spark.log").write_text("why")
+    monkeypatch.setattr("fencepost.engines.spark.scratch.folder", lambda: tmp_path)
+    monkeypatch.setattr(session, "fetch", lambda _extra: [])
+    monkeypatch.setattr(session, "home_for_spark", lambda *_: tmp_path)
+    monkeypatch.setattr(session, "find", lambda: None)
+    monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=SimpleNamespace(appName=_no_java)))
+    monkeypatch.setenv("JAVA_HOME", "")
+    before = os.umask(0)
+    try:
+        with pytest.raises(Unreachable) as failed, open_session("orders", {}):
+            pass
+    finally:
+        os.umask(before)
+    kept = Path(failed.value.remedy.removeprefix("see "))
+    assert (kept.read_text(), kept.stat().st_mode & 0o777) == ("why", 0o600)
+    kept.unlink()

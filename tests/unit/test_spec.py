@@ -220,6 +220,29 @@ def test_the_template_is_a_pipeline_as_it_is(tmp_path: Path) -> None:
         init(tmp_path / "shop")
 
 
+@pytest.mark.parametrize(
+    ("sink", "problem"),
+    [
+        ("{format: sqlite, options: {table: t}}", "sink.format: one of postgres, kafka, not 'sqlite'"),
+        ("{format: 'postgres ', options: {table: t}}", "sink.format: one of postgres, kafka, not 'postgres '"),
+        ("{format: postgres, options: 3}", "sink.options: must hold keys and values"),
+        ("postgres", "sink: must hold keys and values"),
+    ],
+)
+def test_a_sink_that_cannot_be_meant_is_one_problem(sink: str, problem: str) -> None:
+    text = GOOD.replace("{format: postgres, options: {table: orders}}", sink)
+    assert problems(text) == [f"fencepost.yml line 5: {problem}"]
+
+
+def test_the_group_of_a_kafka_sink_is_the_pipelines_own_name_or_absent() -> None:
+    text = GOOD.replace("{format: postgres, options: {table: orders}}", "{format: kafka, options: {topic: out%s}}")
+    text += "engine: python\n"
+    for taken in ("", ", group: orders", ", group: ''"):
+        parse(text % taken)
+    (problem,) = problems(text % ", group: mine")
+    assert "sink.options.group can only be the pipeline's own name" in problem
+
+
 def test_the_json_schema_knows_every_key() -> None:
     schema = json.dumps(json_schema())
     assert all(f'"{key}"' in schema for key in ("guarantee", "start", "schema", "provenance", "on_error", "every"))

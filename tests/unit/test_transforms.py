@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from fencepost.errors import Usage
 from fencepost.rows.functions import Exited, FunctionName
+from fencepost.rows.shape import RowShape
 
 WRONG = {
     "a syntax error": ("def f(events):\n    return (\n", "line 2: "),
@@ -84,3 +86,16 @@ def test_a_name_that_names_nothing_is_refused(text: str, tmp_path: Path) -> None
     (tmp_path / "t.py").touch()
     with pytest.raises(Usage):
         FunctionName(text, str(tmp_path)).load()
+
+
+def test_a_column_without_a_type_on_an_empty_batch_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import pyarrow as pa\n\n"
+        "def f(batch):\n"
+        "    n = [len(value) for value in batch.column('value').to_pylist()]\n"
+        "    return pa.RecordBatch.from_pydict({'n': n, '_from': batch.column('_from')})\n"
+    )
+    source = pa.schema([("value", pa.binary()), ("_from", pa.int64())])
+    with pytest.raises(Usage, match="column 'n' has no type when the batch is empty") as refused:
+        RowShape(provenance=True, arrow=FunctionName("shop.py:f", str(tmp_path))).made_schema(source)
+    assert refused.value.remedy == "give it one: pyarrow.array(n, pyarrow.string()), or whatever it holds"

@@ -47,6 +47,7 @@ class Repositioning:
     moves: list[Move]
     topic_ids: Mapping[str, str]
     last_batch: datetime | None
+    remembers: bool = True  # does the sink keep when a batch landed?
 
     @property
     def made_anew(self) -> list[str]:
@@ -100,7 +101,8 @@ def propose(spec: PipelineSpec, to: Start, topic: str | None = None, complete: b
         )
         for at, position in sorted(after.items())
     ]
-    return Repositioning(spec.name, moves, reader.topic_ids, found.activity.last_batch if found.activity else None)
+    last = found.activity.last_batch if found.activity else None
+    return Repositioning(spec.name, moves, reader.topic_ids, last, remembers=found.activity is not None)
 
 
 def carry_out(spec: PipelineSpec, proposal: Repositioning) -> None:

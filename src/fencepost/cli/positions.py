@@ -98,11 +98,18 @@ def _move(pipeline: PipelineSpec, proposal: Repositioning, yes: bool, output: Ou
 def _say(proposal: Repositioning) -> None:
     rows = [[move.partition, move.before, move.after, move.skipped, move.repeated] for move in proposal.moves]
     emit_table(["partition", "position", "becomes", "skips", "repeats"], rows)
-    last = proposal.last_batch
-    ago = f"{(datetime.now(UTC) - last).total_seconds():,.0f} s ago" if last else "never"
     say()
     for topic in proposal.made_anew:
         say(
             f"{topic} was deleted and made anew: the old positions are of other records, and none of these was read yet"
         )
-    say(f"{count(proposal.skipped, 'offset')} skipped, {proposal.repeated:,} read again; the last batch landed {ago}")
+    say(f"{count(proposal.skipped, 'offset')} skipped, {proposal.repeated:,} read again{_last_batch(proposal)}")
+
+
+def _last_batch(proposal: Repositioning) -> str:
+    if not proposal.remembers:
+        return ""
+    last = proposal.last_batch
+    return (
+        f"; the last batch landed {(datetime.now(UTC) - last).total_seconds():,.0f} s ago" if last else "; no batch yet"
+    )

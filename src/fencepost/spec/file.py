@@ -188,6 +188,8 @@ class _Reading:
             return f"{where}: no such key" + (f"; did you mean {near[0]!r}?" if near else "")
         if details["type"] == "missing":
             return f"{where}: is required"
+        if details["type"] in ("model_type", "dict_type"):
+            return f"{where}: must hold keys and values"
         return f"{where}: {details['msg'][0].lower()}{details['msg'][1:]}{self._shown(details['input'], path)}"
 
     def _where(self, path: Sequence[Any]) -> str:
