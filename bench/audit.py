@@ -30,7 +30,7 @@ from fencepost.audit.engines.engine import Engine
 from fencepost.audit.engines.relations import PythonLoader, put_nothing_dead, put_ranges, zoned
 from fencepost.audit.engines.spark import SparkEngine, SparkLoader
 from fencepost.audit.log_to_sink import PLACES, Question, Ranges, compare_sides
-from fencepost.audit.request import AuditRequest
+from fencepost.audit.request import AuditRequest, sink_named
 from fencepost.audit.scope import find_scope
 from fencepost.engines.spark.session import open_session
 from fencepost.guarantee import Anomaly, Guarantee
@@ -155,7 +155,7 @@ def through_kafka(spark: SparkEngine, records: int, rounds: int) -> dict[str, fl
                 kafka, name, (Event(f"{number:0100d}".encode(), id=f"event-{number}") for number in range(records))
             )
             assert sent.all_acked, sent
-        request = AuditRequest(Guarantee.EXACTLY_ONCE, kafka, names[0], sink_topic=names[1])
+        request = AuditRequest(Guarantee.EXACTLY_ONCE, kafka, names[0], sink_named(f"topic:{names[1]}", str))
 
         def python() -> float:
             with open_duck() as duck:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.sinks.registry import _OURS
+
 SOURCE = Path(__file__).parents[1] / "src" / "fencepost"
 
 # each part may import the parts named behind it, and itself; a part further down never one that is further up
@@ -40,6 +42,12 @@ ALLOWED = {
     "__init__": {"errors", "guarantee", "model", "sinks", "engines", "run", "producing", "audit", "local"},
     "__main__": {"cli"},
 }
+# of fencepost.sinks, for everybody; the other modules there are sinks
+DOOR = {"kind", "registry", "options", "auditing", "handlers"}
+MEMORY_FOR = {"__init__.py", "testing"}  # a store for users' tests, and for the contract's: nobody registers it
+# programs, folders and wires of these names are no sinks; nor are the block of Kafka's settings and Spark's source
+PROGRAMS = {"local", "lab"}
+NO_SINK = re.compile(r"""kafka": |\("kafka", "spark"|\.format\("kafka"\)|, "kafka"\)$""")
 HEAVY = {"pyspark", "confluent_kafka", "pyarrow", "psycopg", "kafka"}
 
 
@@ -73,6 +81,42 @@ def test_imports_point_one_way(path: Path) -> None:
     wrong = {name for name in imports_of(path) if part_of(name) not in allowed | {part}}
     public = {"fencepost.__version__"}
     assert not wrong - public, f"{path.name} ({part}) may not import {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_only_sinks_know_a_sink_by_its_name(path: Path) -> None:
+    part = path.relative_to(SOURCE).parts[0]
+    if part == "sinks":
+        return
+    door = DOOR | {"memory"} if part in MEMORY_FOR else DOOR
+    found = {name for name in sinks_of(path) if name.split(".")[2] not in door}
+    assert not found, f"ask sinks/registry.py instead of {found}"
+    assert part in PROGRAMS or not names_a_sink(path), f"a sink's name: {names_a_sink(path)}"
+
+
+def sinks_of(path: Path) -> set[str]:
+    """Modules of fencepost.sinks that the file imports, by whatever form of import."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            found.update(
+                [f"{module}.{alias.name}" for alias in node.names] if module == "fencepost.sinks" else [module]
+            )
+    return {name for name in found if name.startswith("fencepost.sinks.")}
+
+
+def names_a_sink(path: Path) -> list[str]:
+    """Lines in which a text is a registered sink's name, but for Kafka's block of settings and Spark's source."""
+    lines, found = path.read_text().splitlines(), []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and node.value in _OURS:
+            line = lines[node.lineno - 1].strip()
+            if not NO_SINK.search(line):
+                found.append(f"{node.lineno}: {line}")
+    return found
 
 
 def test_nobody_is_imported_from_further_up() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fencepost.run.consume import consume
     from fencepost.run.loop import Summary
     from fencepost.run.pipeline import Pipeline
-    from fencepost.sinks.kafka.outputs import Output
+    from fencepost.sinks.handlers import Output
     from fencepost.sinks.memory.store import MemoryStore
 
 __version__ = version("fencepost")
@@ -49,7 +49,7 @@ _MODULES = {
     "Guarantee": "guarantee",
     "MemoryStore": "sinks.memory.store",
     "Outcome": "model",
-    "Output": "sinks.kafka.outputs",
+    "Output": "sinks.handlers",
     "Pipeline": "run.pipeline",
     "Producer": "producing.producer",
     "Refused": "errors",

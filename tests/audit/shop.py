@@ -28,6 +28,7 @@ from fencepost.rows.shape import PROVENANCE
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.table import make_table
+from fencepost.spec import SinkSpec
 
 SPAN = 7  # offsets to a commit
 ROWS = pa.schema([("body", pa.string()), ("event", pa.string()), *PROVENANCE])
@@ -138,11 +139,14 @@ class Shop:
     # -- the audit
 
     def request(self, **parts: Any) -> AuditRequest:
-        given: dict[str, Any] = {
+        table = {
             "table": self.name,
-            "dsn": self.stack.dsn,
+            "dsn": parts.pop("dsn", self.stack.dsn),
+            "ledger_schema": parts.pop("ledger_schema", f"{self.name}_own"),
+        }
+        given: dict[str, Any] = {
+            "sink": SinkSpec.model_validate({"format": "postgres", "options": table}),
             "pipeline": self.name,
-            "ledger_schema": f"{self.name}_own",
             **parts,
         }
         guarantee = given.pop("guarantee", Guarantee.EXACTLY_ONCE)

@@ -19,13 +19,14 @@ from fencepost.audit.engines.duckdb import open_duck
 from fencepost.audit.engines.relations import PythonLoader
 from fencepost.audit.engines.spark import SparkEngine, SparkLoader
 from fencepost.audit.findings import Audit
-from fencepost.audit.request import EngineChoice, SinkMode
+from fencepost.audit.request import EngineChoice, sink_named
 from fencepost.audit.scope import find_scope
 from fencepost.engines.spark.session import open_session
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import wait_until
 from fencepost.kafka.topic_reader import read_committed
 from fencepost.local import Stack
+from fencepost.model import Mode
 from unit.ranges import each
 
 EVENTS = range(40)
@@ -210,7 +211,7 @@ def test_by_the_ids_of_a_column(shop: Shop, audited: Callable[..., Audit]) -> No
 
 def test_a_topic_as_the_sink_is_compared_by_ids(shop: Shop, stack: Stack, audited: Callable[..., Audit]) -> None:
     copy = Shop(stack)
-    parts: dict[str, Any] = {"pipeline": None, "table": None, "sink_topic": copy.name}
+    parts: dict[str, Any] = {"pipeline": None, "sink": sink_named(f"topic:{copy.name}", str)}
     copy.send(EVENTS)
     assert audited(shop, **parts).verdict is Verdict.HOLDS
     copy.send([3, 99])
@@ -222,7 +223,7 @@ def test_a_topic_as_the_sink_keeps_the_order_within_a_key(
 ) -> None:
     copy = Shop(stack)
     copy.send([*EVENTS[:10], 15, 10, *EVENTS[11:15], *EVENTS[16:]], partition=0)
-    parts: dict[str, Any] = {"pipeline": None, "table": None, "sink_topic": copy.name}
+    parts: dict[str, Any] = {"pipeline": None, "sink": sink_named(f"topic:{copy.name}", str)}
     assert [(one.code.value, one.id) for one in audited(shop, **parts).findings] == [("O2", "p:10")]
 
 
@@ -232,7 +233,7 @@ def test_upsert_keeps_the_newest_of_each_key_and_dedupe_the_first(stack: Stack, 
     shop.carry()
     parts: dict[str, Any] = {"pipeline": None}
     shop.sql(f"CREATE TABLE {shop.name}_all AS SELECT * FROM {shop.name}")
-    for mode, kept, superseded in ((SinkMode.UPSERT, range(35, 40), 34), (SinkMode.DEDUPE, range(5), 5)):
+    for mode, kept, superseded in ((Mode.UPSERT, range(35, 40), 34), (Mode.DEDUPE, range(5), 5)):
         ids = ", ".join(f"'p:{sequence}'" for sequence in kept)
         shop.sql(f"TRUNCATE {shop.name}")
         shop.sql(f"INSERT INTO {shop.name} SELECT * FROM {shop.name}_all WHERE event IN ({ids})")

@@ -17,12 +17,12 @@ from confluent_kafka import Producer
 
 from consuming.relays import Relay
 from fencepost import consume
-from fencepost.audit.jdbc import _certificate
 from fencepost.engines.python.events import Event
 from fencepost.errors import RecordsGone, Usage
 from fencepost.kafka.config.settings import librdkafka_settings
 from fencepost.local import Stack
 from fencepost.machine import java
+from fencepost.sinks.postgres.jdbc import _certificate
 from remedies.tools import kafka_tool
 
 pytestmark = pytest.mark.proof

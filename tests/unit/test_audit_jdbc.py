@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.audit.jdbc import Server, translate
 from fencepost.errors import Usage
+from fencepost.sinks.postgres.jdbc import Server, translate
 
 RSA = bytes.fromhex("3082013a020100300d06092a864886f70d0101010500")
 EC = bytes.fromhex("308187020100301306072a8648ce3d020106082a8648ce3d030107")

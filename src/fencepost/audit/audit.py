@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
-from psycopg import sql
-
 from fencepost.audit.engines.engine import Engine
 from fencepost.audit.engines.relations import put_nothing_dead, put_ranges, zoned
 from fencepost.audit.findings import Audit, Hop
@@ -16,29 +14,24 @@ from fencepost.audit.journal import Journal, read_journals
 from fencepost.audit.journal_to_log import check_log, compare_log, doubled_in_log
 from fencepost.audit.keyed import BY_KEY, make_expected
 from fencepost.audit.log_to_sink import PLACES, Question, Ranges, by_id, compare_sides
-from fencepost.audit.request import AuditRequest, EngineChoice, SinkMode, of_pipeline
+from fencepost.audit.request import AuditRequest, EngineChoice, of_pipeline, what_landed
 from fencepost.audit.scope import Scope, committed_ends, drained, find_scope
 from fencepost.audit.spans import breaks, earlier_topics
-from fencepost.audit.table_order import read_order
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import NotLetIn
 from fencepost.machine.counting import count
 from fencepost.model import Mode, Span
-from fencepost.sinks.postgres import dead_letters
-from fencepost.sinks.postgres.connection import table_name, translated
-from fencepost.sinks.postgres.kind import options_of
-from fencepost.sinks.postgres.reading import exists, has_columns, pages, reader
-from fencepost.sinks.postgres.table import located
-from fencepost.spec import Declared, PipelineSpec, spec_of
+from fencepost.sinks.auditing import ComparesKeys, LandedRecords, LandedRows, Relation
+from fencepost.sinks.kind import require_able
+from fencepost.spec import Declared, PipelineSpec, SinkSpec, spec_of
 
-PROVENANCE = ("_topic", "_partition", "_offset", "_n")
 ROWS_PER_SPAN = "spans without gaps, and the number of rows that they say were written"
 
 
 class Loader(Protocol):
-    """Makes relations out of topics and tables, for its engine."""
+    """Makes relations out of topics and sinks, for its engine."""
 
     @property
     def engine(self) -> Engine: ...
@@ -47,7 +40,7 @@ class Loader(Protocol):
         self, name: str, topics: Sequence[str], ranges: Ranges | None, *, committed: bool = True, id_: str = ""
     ) -> None: ...
 
-    def table(self, name: str, dsn: str, query: str, pages: int = 0, /) -> None: ...
+    def rows(self, name: str, relation: Relation) -> None: ...
 
     def expected(self, topics: Sequence[str], ranges: Ranges, condition: str) -> None: ...
 
@@ -109,13 +102,14 @@ class _Auditor:
         self._journal = journal
         self._engine = loader.engine
         self._id = "value" if journal and journal.ids_are_values else ""
+        self._landed: LandedRows | LandedRecords | None = None
 
     def hops(self) -> Iterator[Hop]:
         put_ranges(self._engine, self._scope.ranges)
         put_nothing_dead(self._engine)
         yield self._first_hop(self._journal) if self._journal is not None else self._log_by_itself()
-        if self._request.table is not None or self._request.sink_topic is not None:
-            yield self._last_hop()
+        if self._request.sink is not None:
+            yield self._last_hop(self._request.sink)
 
     def _first_hop(self, journal: Journal) -> Hop:
         """What the sender was told; and what its events' headers say."""
@@ -146,22 +140,23 @@ class _Auditor:
             ranges = {at: span for at, span in ranges.items() if at in known}
         self._loader.topics("raw", self._request.topics, ranges, committed=False, id_=self._id)
 
-    def _last_hop(self) -> Hop:
-        hop = self._compared(provenance=self._load_sink())
-        if self._request.sink_topic is not None:  # a table has no order, a topic has
+    def _last_hop(self, sink: SinkSpec) -> Hop:
+        self._landed = what_landed(self._request)
+        hop = self._compared(sink, provenance=self._load_sink())
+        if isinstance(self._landed, LandedRecords):  # a table has no order, a topic has
             hop.blame(check_log(self._engine, self._request.most, "landed", Anomaly.REORDERED_IN_SINK))
         hop.add(breaks(self._scope.spans, self._scope.positions))
         hop.facts["waiting"] = sum(self._scope.waiting(at) for at in self._scope.ranges)
         hop.not_checked += self._left_out()
         return hop
 
-    def _compared(self, provenance: bool) -> Hop:
+    def _compared(self, sink: SinkSpec, provenance: bool) -> Hop:
         if self._by_id() and self._request.merged is not None:
             return Hop("log to sink", BY_KEY, undecided="rows of one key are compared by provenance: leave --id away")
         if self._by_id():
             return self._by_ids()
         if not provenance:
-            return self._rows_per_span()
+            return self._rows_per_span(sink.options.name)
         if self._request.merged is not None:
             return self._of_keys(self._request.merged)
         return compare_sides(self._engine, self._question())
@@ -181,11 +176,11 @@ class _Auditor:
 
     def _of_keys(self, spec: PipelineSpec) -> Hop:
         """Upsert and dedupe of a pipeline: its transform is run again, to see which event of each key has the row."""
-        options, merge = options_of(spec.sink.format, spec.sink.options), spec.sink.options.merge
+        merge = spec.sink.options.merge
         if merge is None:
             raise Usage(f"pipeline {spec.name!r} does not merge rows", "leave --mode away")
-        with reader(options.dsn or "") as connection:
-            order = read_order(connection, options.table, merge)
+        kind = require_able(spec.sink.kind, ComparesKeys, spec.sink.format, "compare keys")
+        order = kind.key_order(spec.job, merge)
         if order.reason:
             return Hop("log to sink", BY_KEY, undecided=order.reason)
         self._engine.keep("found", "SELECT topic, part, pos, id, n, payload, zone FROM sink")
@@ -224,7 +219,7 @@ class _Auditor:
             yield "records outside of --from and --to"
 
     def _by_id(self) -> bool:
-        return bool(self._request.id_column or self._request.sink_topic)
+        return bool(self._request.id_column) or isinstance(self._landed, LandedRecords)
 
     def _question(self, made: bool = False) -> Question:
         """`made`: `expected` is there already, and each of its events must have a row."""
@@ -255,10 +250,10 @@ class _Auditor:
         if request.expect:
             self._loader.expected(request.topics, self._scope.ranges, request.expect)
             return False
-        if mode is SinkMode.APPEND:
+        if mode is Mode.APPEND:
             self._engine.view("expected", f"SELECT * FROM log WHERE {named}")
             return False
-        which = "DESC" if mode is SinkMode.UPSERT else "ASC"
+        which = "DESC" if mode is Mode.UPSERT else "ASC"
         alive = "NOT tombstone" if request.deletes else "TRUE"
         self._engine.view(
             "expected",
@@ -269,72 +264,38 @@ class _Auditor:
         return True
 
     def _load_sink(self) -> bool:
-        """`sink` and `dead`. Says whether the rows know where they came from."""
-        request, zone = self._request, "CASE WHEN id IS NULL THEN 'nameless' ELSE 'in' END AS zone"
-        if request.sink_topic is not None:
-            self._loader.topics("landed", [request.sink_topic], None, id_=self._id)
+        """`landed`, `sink` and `dead`. Says whether the rows know where they came from."""
+        zone = "CASE WHEN id IS NULL THEN 'nameless' ELSE 'in' END AS zone"
+        if isinstance(self._landed, LandedRecords):
+            self._loader.topics("landed", [self._landed.topic], None, id_=self._id)
             self._engine.view("sink", f"SELECT topic, part, pos, id, 0 AS n, payload, {zone} FROM landed")
             return False
-        table, dsn = request.table or "", request.dsn or ""
-        with reader(dsn) as connection:
-            if not exists(connection, *table.split(".")):
-                raise Usage(f"there is no table {table!r}", "has the pipeline run?")
-            place = located(connection, table)
-            provenance = has_columns(connection, table, *PROVENANCE)
-            for column in filter(None, (request.id_column, request.payload)):
-                if not has_columns(connection, table, column):
-                    raise Usage(f"table {table!r} has no column {column!r}")
-            query, size = _rows(request, place, provenance).as_string(connection), pages(connection, place)
-            aside = exists(connection, *dead_letters.table_for(place).split("."))
-            dead_query = _dead(dead_letters.table_for(place)).as_string(connection)
-        self._loader.table("landed", dsn, query, size)
+        if self._landed is None:
+            return False
+        self._loader.rows("landed", self._landed.rows)
         by_id_ = f"SELECT topic, part, pos, id, n, payload, {zone} FROM landed"
-        self._engine.view("sink", by_id_ if request.id_column else zoned("landed"))
-        if aside:
-            self._loader.table("dead", dsn, dead_query)
-        return provenance
+        self._engine.view("sink", by_id_ if self._request.id_column else zoned("landed"))
+        if self._landed.dead is not None:
+            self._loader.rows("dead", self._landed.dead)
+        return self._landed.provenance
 
-    def _rows_per_span(self) -> Hop:
+    def _rows_per_span(self, name: str) -> Hop:
         """Rows that do not know where they came from can only be counted, against what commits say that they wrote."""
         hop = Hop("log to sink", ROWS_PER_SPAN)
-        if self._request.mode is not SinkMode.APPEND:
+        if self._request.mode is not Mode.APPEND:
             hop.undecided = (
                 f"rows that do not know where they came from: with {self._request.mode} their number is no help"
             )
             return hop
         hop.not_checked = ["which events the rows are of: they do not know, so only their number was compared"]
-        with reader(self._request.dsn or "") as connection, translated("count the rows"):
-            count = sql.SQL("SELECT pg_catalog.count(*) FROM {}").format(table_name(self._request.table or ""))
-            (rows,) = connection.execute(count).fetchone() or (0,)
+        (found,) = self._engine.rows("SELECT count(*) AS rows FROM landed")
         said = [landed.rows for landed in self._scope.spans]
         if not said or None in said:
             raise Usage(
-                f"the rows of {self._request.table!r} do not know where they came from, and nothing says how many "
-                "were written",
+                f"the rows of {name!r} do not know where they came from, and nothing says how many were written",
                 "compare them by an id: --id COLUMN; or carry the column _from through the transform",
             )
-        hop.landed, hop.expected = int(rows), sum(count for count in said if count is not None)
+        hop.landed, hop.expected = int(found["rows"]), sum(count for count in said if count is not None)
         hop.totals[Anomaly.LOST_BEFORE_SINK] = max(hop.expected - hop.landed, 0)
         hop.totals[Anomaly.DOUBLED_IN_SINK] = max(hop.landed - hop.expected, 0)
         return hop
-
-
-def _rows(request: AuditRequest, table: str, provenance: bool) -> sql.Composed:
-    nowhere = "NULL::pg_catalog.text AS topic, NULL::integer AS part, NULL::bigint AS pos"
-    known = "_topic::pg_catalog.text AS topic, _partition::integer AS part, _offset::bigint AS pos"
-    place, number = (known, "_n::integer") if provenance else (nowhere, "0")
-    id_: sql.Composable = sql.SQL("NULL")
-    payload: sql.Composable = sql.SQL("NULL")
-    if request.id_column:
-        place, number, id_ = nowhere, "0", sql.Identifier(request.id_column)
-    if request.payload:
-        payload = sql.SQL("pg_catalog.md5({})").format(sql.Identifier(request.payload))
-    text = "SELECT {place}, {id}::pg_catalog.text AS id, {n} AS n, {payload}::pg_catalog.text AS payload FROM {table}"
-    return sql.SQL(text).format(
-        place=sql.SQL(place), id=id_, n=sql.SQL(number), payload=payload, table=table_name(table)
-    )
-
-
-def _dead(table: str) -> sql.Composed:
-    columns = sql.SQL('topic, partition AS part, "offset" AS pos, NULL::pg_catalog.text AS id')
-    return sql.SQL("SELECT {} FROM {}").format(columns, table_name(table))

@@ -5,31 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
-
-from psycopg import sql
 
 from fencepost.audit.fates import Carried, Fate, Look, Record, by_position, by_rows
 from fencepost.audit.scope import require_same_topics
 from fencepost.errors import Usage
+from fencepost.fence import Stored
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
 from fencepost.kafka.topic_reader import read_topic
 from fencepost.model import EVENT_ID, Mode, Span, TopicPartition
-from fencepost.sinks.postgres import dead_letters, ledger
-from fencepost.sinks.postgres.connection import Connection, table_name, translated
-from fencepost.sinks.postgres.kind import options_of
-from fencepost.sinks.postgres.reading import (
-    StoredSpan,
-    exists,
-    has_columns,
-    reader,
-    spans_before,
-    spans_over,
-)
-from fencepost.sinks.postgres.table import located
+from fencepost.sinks.auditing import AnswersReceipts, Commit
+from fencepost.sinks.kind import require_able
 from fencepost.spec import Declared, PipelineSpec, spec_of
 
 __all__ = ["Fate", "Receipt", "find_event", "receipt"]
@@ -108,7 +96,7 @@ class _Log:
         self._at = at
         self._offset = offset
         self._topic = TopicReader(cluster, at.topic)
-        self._positions()  # is it the topic that the pipeline has read?
+        self._of_these_topics(_answering(spec).positions(spec.job))
         partitions = self._topic.require_same()
         if at not in partitions:
             raise Usage(f"topic {at.topic!r} has no partition {at.partition}", f"it has 0 to {len(partitions) - 1}")
@@ -119,16 +107,11 @@ class _Log:
 
     def record(self) -> Record:
         """As it stands at one moment."""
-        options = options_of(self._spec.sink.format, self._spec.sink.options)
-        with reader(options.dsn or "") as connection:
-            positions = self._stored(connection)
-            where = (connection, options.ledger_schema, self._spec.name, self._at)
-            spans = [_carried(one) for one in spans_over(*where, self._offset)]
-            around = spans[0].span if len(spans) == 1 else Span(self._offset, self._offset + 1)
-            others = [_carried(one) for one in spans_before(*where, around)]
+        found = _answering(self._spec).commits_at(self._spec.job, self._at, self._offset)
+        positions = self._of_these_topics(found.stored)
         position = positions.get(self._at)
         begins = True if position is not None else self._begins(positions)
-        return Record(self._offset, position, spans, begins, others)
+        return Record(self._offset, position, _carried(found.over), begins, _carried(found.earlier))
 
     def readable(self) -> tuple[bool, bool]:
         """Is there a committed record, and is it a tombstone?"""
@@ -138,14 +121,8 @@ class _Log:
         record = next(iter(read_topic(self._spec.kafka, self._at.topic, {self._at: there})), None)
         return record is not None, record is not None and record.value() is None
 
-    def _positions(self) -> dict[TopicPartition, int]:
-        with reader(options_of(self._spec.sink.format, self._spec.sink.options).dsn or "") as connection:
-            return self._stored(connection)
-
-    def _stored(self, connection: Connection) -> dict[TopicPartition, int]:
-        stored = ledger.read(
-            connection, options_of(self._spec.sink.format, self._spec.sink.options).ledger_schema, self._spec.name
-        )
+    def _of_these_topics(self, stored: Stored) -> dict[TopicPartition, int]:
+        """The positions. Raises TopicRecreated where the pipeline has read another topic of that name."""
         require_same_topics(stored, self._topic)
         return {at: held.position for at, held in stored.items()}
 
@@ -159,48 +136,20 @@ class _Log:
         return True if self._offset >= begins[self._at] else None
 
 
-def _carried(one: StoredSpan) -> Carried:
-    return Carried(Span(one.start_offset, one.end_offset), one.rows, one.dead)
+def _carried(commits: Sequence[Commit]) -> list[Carried]:
+    return [Carried(one.span, one.rows, one.dead) for one in commits]
 
 
 def _look(spec: PipelineSpec, at: TopicPartition, record: Record, log: _Log) -> Look:
-    options, place = options_of(spec.sink.format, spec.sink.options), Span(record.offset, record.offset + 1)
-    with reader(options.dsn or "") as connection:
-        if not has_columns(connection, options.table, *_PLACE):
-            raise Usage(
-                f"the rows of {options.table!r} do not know where they came from",
-                "carry the column _from through the transform, and leave provenance on",
-            )
-        table = located(connection, options.table)
-        rows = _count(connection, table, _PLACE, at, place)
-        once = spec.guarantee is not Guarantee.AT_LEAST_ONCE and has_columns(connection, table, "_n")
-        firsts = _count(connection, table, _PLACE, at, place, "_n") if once and record.before else None
-        aside = dead_letters.table_for(table)
-        letters = not rows and exists(connection, *aside.split("."))
-        put_aside = letters and _count(connection, aside, ("topic", "partition", "offset"), at, place) > 0
-        in_span = None
-        if not rows and not put_aside and options.mode is Mode.APPEND and len(record.carried) == 1:
-            in_span = _count(connection, table, _PLACE, at, record.carried[0].span)
-    readable, tombstone = (False, False) if rows or put_aside else log.readable()
-    return Look(rows, put_aside, readable, tombstone, options.mode, in_span, firsts)
+    merge = spec.sink.options.merge
+    firsts = spec.guarantee is not Guarantee.AT_LEAST_ONCE and bool(record.before)
+    span = record.carried[0].span if merge is None and len(record.carried) == 1 else None
+    found = _answering(spec).rows_at(spec.job, at, record.offset, firsts, span)
+    readable, tombstone = (False, False) if found.rows or found.dead else log.readable()
+    mode = merge.mode if merge else Mode.APPEND
+    return Look(found.rows, found.dead, readable, tombstone, mode, found.in_span, found.firsts)
 
 
-_PLACE = ("_topic", "_partition", "_offset")
-
-
-def _count(
-    connection: Connection, table: str, columns: Sequence[str], at: TopicPartition, span: Span, first: str | None = None
-) -> int:
-    """Rows of these offsets; only those that are 0 in column `first`, where it is given.
-
-    Values as literals: with parameters the driver would look for them in the table's name.
-    """
-    compared = zip([*columns, columns[-1]], ("=", "=", ">=", "<"), (*at, span.start, span.end), strict=True)
-    places = sql.SQL(" AND ").join(
-        sql.SQL("{} OPERATOR(pg_catalog.{}) {}").format(sql.Identifier(column), sql.SQL(operator), sql.Literal(value))
-        for column, operator, value in chain(compared, [(first, "=", 0)] if first else [])
-    )
-    query = sql.SQL("SELECT pg_catalog.count(*) FROM {} WHERE {}").format(table_name(table), places)
-    with translated(f"read table {table!r}"):
-        (count,) = connection.execute(query).fetchone() or (0,)
-    return int(count)
+def _answering(spec: PipelineSpec) -> AnswersReceipts:
+    """The pipeline's kind of sink. Raises Usage where it answers no receipts."""
+    return require_able(spec.sink.kind, AnswersReceipts, spec.sink.format, "answer receipts")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -10,9 +10,11 @@ from pathlib import Path
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.offsets import Start
-from fencepost.sinks.kafka.options import KafkaOptions
-from fencepost.sinks.postgres.kind import options_of
-from fencepost.spec import PipelineSpec, SourceSpec
+from fencepost.model import Mode
+from fencepost.sinks import registry
+from fencepost.sinks.auditing import CanBeAudited, Columns, ComparesKeys, LandedRecords, LandedRows, ListsCommits
+from fencepost.sinks.kind import GoesByName, SinkJob, require_able
+from fencepost.spec import PipelineSpec, SinkSpec, SourceSpec
 
 SMALL = 500_000  # offsets: up to so many are compared before Spark has started
 
@@ -23,14 +25,6 @@ class EngineChoice(StrEnum):
     SPARK = "spark"
 
 
-class SinkMode(StrEnum):
-    """Which events of the log must have a row."""
-
-    APPEND = "append"  # each
-    UPSERT = "upsert"  # the newest of each key
-    DEDUPE = "dedupe"  # the first of each key
-
-
 @dataclass(frozen=True)
 class AuditRequest:
     """One log, of one topic or several, one sink, and by what they are compared."""
@@ -38,13 +32,10 @@ class AuditRequest:
     guarantee: Guarantee
     kafka: Mapping[str, str] = field(repr=False)
     topic: str
-    table: str | None = None  # in PostgreSQL
-    dsn: str | None = field(default=None, repr=False)
-    sink_topic: str | None = None
+    sink: SinkSpec | None = field(default=None, repr=False)  # may hold a password
     pipeline: str | None = None  # whose positions are the horizon
-    ledger_schema: str = "fencepost"
     source: SourceSpec | None = None
-    mode: SinkMode = SinkMode.APPEND
+    mode: Mode = Mode.APPEND  # which events of the log must have a row: each, the newest or the first of each key
     deletes: bool = False  # upsert: a key whose newest event has no value has no row
     journals: tuple[Path, ...] = ()
     expect: str | None = None  # Spark SQL on the source: events for which it does not hold have no row
@@ -59,11 +50,13 @@ class AuditRequest:
     spec: PipelineSpec | None = field(default=None, repr=False)  # whose transform can be run again
 
     def __post_init__(self) -> None:
-        if self.table is None and self.sink_topic is None and not self.journals:
+        if self.sink is not None:
+            require_able(self.sink.kind, CanBeAudited, self.sink.format, "be audited")
+        elif not self.journals:
             raise Usage("there is nothing to compare the topic with", "give --sink, --journal or a pipeline file")
         if self.expect and self.engine is EngineChoice.PYTHON:
             raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")
-        if self.expect and self.mode is not SinkMode.APPEND:
+        if self.expect and self.mode is not Mode.APPEND:
             raise Usage(
                 f"--expect goes with append, not with {self.mode}", "leave it away: keys say which events count"
             )
@@ -76,7 +69,15 @@ class AuditRequest:
     @property
     def merged(self) -> PipelineSpec | None:
         """The pipeline, where only its transform tells which event of a key has the row."""
-        return self.spec if self.mode is not SinkMode.APPEND and self.table is not None else None
+        merges = self.sink is not None and isinstance(self.sink.kind, ComparesKeys)
+        return self.spec if self.mode is not Mode.APPEND and merges else None
+
+    @property
+    def job(self) -> SinkJob | None:
+        """What is asked of the sink."""
+        if self.sink is None:
+            return None
+        return SinkJob(self.pipeline or "", self.guarantee, self.sink.options, self.kafka, self.topics)
 
     def chosen(self, offsets: int) -> EngineChoice:
         """Spark where the topic is large, or where a condition or a transform needs it."""
@@ -88,33 +89,41 @@ class AuditRequest:
 
 
 def of_pipeline(spec: PipelineSpec) -> AuditRequest:
-    """Into a topic events are compared by their ids, which their producers gave them."""
+    """What a pipeline should have done: up to its position, where its sink lists its commits."""
     topic, *also = spec.source.origins
-    if isinstance(spec.sink.options, KafkaOptions):
-        target, source = spec.sink.options.topic, spec.source
-        return AuditRequest(
-            spec.guarantee,
-            spec.kafka,
-            topic,
-            sink_topic=target,
-            source=source,
-            spark=spec.spark,
-            also=tuple(also),
-            spec=spec,
-        )
-    options = options_of(spec.sink.format, spec.sink.options)
+    merge = spec.sink.options.merge
     return AuditRequest(
         spec.guarantee,
         spec.kafka,
         topic,
-        options.table,
-        options.dsn or "",
-        pipeline=spec.name,
-        ledger_schema=options.ledger_schema,
+        spec.sink,
+        pipeline=spec.name if isinstance(spec.sink.kind, ListsCommits) else None,
         source=spec.source,
-        mode=SinkMode(options.mode),
-        deletes=options.tombstones == "delete",
+        mode=merge.mode if merge else Mode.APPEND,
+        deletes=merge is not None and merge.deletes,
         spark=spec.spark,
         also=tuple(also),
         spec=spec,
     )
+
+
+def what_landed(request: AuditRequest) -> LandedRows | LandedRecords | None:
+    """The sink's side. Reads no row yet. Raises Usage where it is not there."""
+    if request.sink is None or request.job is None:
+        return None
+    kind = require_able(request.sink.kind, CanBeAudited, request.sink.format, "be audited")
+    return kind.what_landed(request.job, Columns(request.id_column, request.payload))
+
+
+def sink_named(written: str, local_dsn: Callable[[], str]) -> SinkSpec:
+    """A sink without a pipeline, as in `topic:NAME`. Raises Usage."""
+    word, _, name = written.partition(":")
+    ways = []
+    for format_ in sorted(registry.names(), key=lambda one: one != word):
+        kind = registry.kind(format_)
+        if not isinstance(kind, GoesByName):
+            continue
+        if name and word in (format_, kind.by_name.partition(":")[0]):
+            return SinkSpec(format=format_, options=kind.named(name).completed(local_dsn))
+        ways.append(kind.by_name)
+    raise Usage(f"--sink {written}", f"write {' or '.join(ways)}")

@@ -18,8 +18,8 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import Start, TopicReader, by_place
 from fencepost.kafka.topics import offsets_at, topic_facts
 from fencepost.model import Span, TopicPartition
-from fencepost.sinks.postgres import ledger
-from fencepost.sinks.postgres.reading import reader, stored_spans
+from fencepost.sinks.auditing import ListsCommits
+from fencepost.sinks.kind import SinkJob, require_able
 
 LOOK_EVERY = 0.5  # seconds, while a pipeline drains
 
@@ -110,25 +110,33 @@ def drained(request: AuditRequest, timeout: float) -> bool:
 
 
 def _reached(request: AuditRequest, topic: TopicReader, ends: Mapping[TopicPartition, int]) -> bool:
-    positions, _, _ = _stored(request, topic)
-    return all(positions.get(at, 0) >= end for at, end in ends.items())
+    stored: Stored = {}
+    if (ledger := _ledger(request)) is not None:
+        kind, job = ledger
+        stored = kind.positions(job)
+        require_same_topics(stored, topic)
+    return all(end <= 0 or (at in stored and stored[at].position >= end) for at, end in ends.items())
 
 
 def _stored(
     request: AuditRequest, topic: TopicReader
 ) -> tuple[dict[TopicPartition, int], list[LandedSpan], dict[TopicPartition, int]]:
     """Every position, the spans, and the positions that no commit has moved: nothing before them was carried."""
-    if request.pipeline is None or request.dsn is None:
+    if (ledger := _ledger(request)) is None:
         return {}, [], {}
-    with reader(request.dsn) as connection:
-        stored = ledger.read(connection, request.ledger_schema, request.pipeline)
-        spans = [
-            LandedSpan(TopicPartition(at.topic, at.partition), Span(at.start_offset, at.end_offset), at.rows)
-            for at in stored_spans(connection, request.ledger_schema, request.pipeline)
-        ]
+    kind, job = ledger
+    stored, commits = kind.commits(job)
     require_same_topics(stored, topic)
+    spans = [LandedSpan(one.partition, one.span, one.rows) for one in commits]
     positions = {at: held.position for at, held in stored.items()}
     return positions, spans, {at: held.position for at, held in stored.items() if held.moved_at is None}
+
+
+def _ledger(request: AuditRequest) -> tuple[ListsCommits, SinkJob] | None:
+    """Where the positions of the pipeline are, which is the horizon; None: there is none."""
+    if request.pipeline is None or request.sink is None or request.job is None:
+        return None
+    return require_able(request.sink.kind, ListsCommits, request.sink.format, "list its commits"), request.job
 
 
 def require_same_topics(stored: Stored, topic: TopicReader) -> None:

@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from fencepost.audit.audit import PROVENANCE, audit_scope
+from fencepost.audit.audit import audit_scope
 from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import Audit, Hop
-from fencepost.audit.request import AuditRequest, SinkMode
+from fencepost.audit.request import AuditRequest, what_landed
 from fencepost.audit.scope import Scope, find_scope
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
 from fencepost.kafka.errors import NotLetIn
 from fencepost.machine.counting import count
-from fencepost.model import Span, TopicPartition
-from fencepost.sinks.postgres.reading import exists, has_columns, reader
+from fencepost.model import Mode, Span, TopicPartition
+from fencepost.sinks.auditing import LandedRows
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Rounds:
 
 def _adds_up(request: AuditRequest) -> bool:
     """Is what was found right of a part right for ever, whatever comes behind it?"""
-    if request.table is None or request.id_column or request.mode is not SinkMode.APPEND:
+    if request.id_column or request.mode is not Mode.APPEND:
         return False
-    with reader(request.dsn or "") as connection:
-        return exists(connection, *request.table.split(".")) and has_columns(connection, request.table, *PROVENANCE)
+    landed = what_landed(request)
+    return isinstance(landed, LandedRows) and landed.provenance

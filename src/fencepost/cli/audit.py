@@ -127,12 +127,13 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     cannot be decided.
     """
     from fencepost.audit.audit import audit as run_audit
-    from fencepost.audit.request import EngineChoice, SinkMode
+    from fencepost.audit.request import EngineChoice
+    from fencepost.model import Mode
 
     request = _without_pipeline(connection, topic, sink, guarantee, journal) if topic else _of_pipeline(spec)
     request = replace(
         request,
-        mode=SinkMode(mode.value) if mode else request.mode,
+        mode=Mode(mode.value) if mode else request.mode,
         journals=tuple(journal or ()),
         expect=expect,
         id_column=id_column,
@@ -168,22 +169,15 @@ def _of_pipeline(spec: Path | None) -> AuditRequest:
 def _without_pipeline(
     connection: Connection, topic: str, sink: str | None, guarantee: Guarantee, journal: list[Path] | None
 ) -> AuditRequest:
-    from fencepost.audit.request import AuditRequest
+    from fencepost.audit.request import AuditRequest, sink_named
     from fencepost.kafka.names import require_topic
 
     require_topic(topic)
-    kind, _, name = (sink or "").partition(":")
-    if sink is not None and (kind not in ("postgres", "topic") or not name):
-        raise Usage(f"--sink {sink}", "write postgres:TABLE or topic:NAME")
-    if kind == "topic":
-        require_topic(name)
     return AuditRequest(
         guarantee,
         connection.kafka_settings(),
         topic,
-        table=name if kind == "postgres" else None,
-        dsn=local_dsn() if kind == "postgres" else None,
-        sink_topic=name if kind == "topic" else None,
+        sink_named(sink, local_dsn) if sink is not None else None,
         journals=tuple(journal or ()),
     )
 

@@ -126,18 +126,13 @@ def _carry(
 
     if handler or (table and topics):
         raise Usage("--table takes events as they are, and alone", "leave out --handler and --to-topic")
-    sink = (
-        {"format": "postgres", "options": {"table": table, "dsn": local_dsn()}}
-        if table
-        else {"format": "kafka", "options": {"topic": topics[0], "topics": topics[1:]}}
-    )
     declared = {
         "name": settings.group,
         "guarantee": settings.guarantee,
         "engine": "python",
         "kafka": dict(settings.kafka),
         "source": {"topic": settings.topic, "start": settings.start},
-        "sink": sink,
+        "sink": _sink(table, topics),
     }
     output = RunOutput(as_json=False)
     try:
@@ -148,6 +143,17 @@ def _carry(
     output.end()
     note(_counted(summary.rows, summary.batches))
     return summary.left
+
+
+def _sink(table: str | None, topics: tuple[str, ...]) -> dict[str, Any]:
+    """A table of the database whose transactions handlers get, or topics."""
+    from fencepost.sinks import registry
+    from fencepost.sinks.handlers import RunsHandlers, TakesOutputs
+    from fencepost.sinks.kind import GoesByName, require_able
+
+    format_, kind = registry.able(RunsHandlers) if table else registry.able(TakesOutputs)
+    named = require_able(kind, GoesByName, format_, "be named here").named(*([table] if table else topics))
+    return {"format": format_, "options": named.completed(local_dsn).model_dump(exclude_unset=True)}
 
 
 def _with_a_file(group: str, remedy: str) -> str:

@@ -1,7 +1,8 @@
 """What a kind of sink brings: the one door through which everybody else meets it.
 
 A kind is an object with the attributes and methods of `SinkKind`. What only some can do are protocols of their own:
-they are asked for with `isinstance`, and what a sink cannot do is refused in one sentence (`require_able`).
+they are asked for with `isinstance`, and what a sink cannot do is refused in one sentence (`require_able`). Those of
+the audit and of receipts are in auditing.py, those of handlers in handlers.py.
 """
 
 from __future__ import annotations
@@ -180,6 +181,18 @@ class CanBeLookedAt(Protocol):
 
     def last_rows(self, job: SinkJob, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Columns and rows, as they were written last."""
+
+
+@runtime_checkable
+class GoesByName(Protocol):
+    """Its targets can be named on the command line, without a pipeline file."""
+
+    @property
+    def by_name(self) -> str:
+        """As `audit --sink` takes it, such as topic:NAME."""
+
+    def named(self, *names: str) -> SinkOptions:
+        """Options for these targets; they may exist already, under a name that we would not give. Raises Usage."""
 
 
 @dataclass(frozen=True)

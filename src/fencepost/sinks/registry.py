@@ -9,12 +9,13 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from fencepost.errors import Usage
 from fencepost.sinks.kind import SinkKind
 from fencepost.sinks.options import SinkOptions
 
+T = TypeVar("T")
 GROUP = "fencepost.sinks"
 _OURS = {
     "postgres": "fencepost.sinks.postgres.kind:KIND",
@@ -68,6 +69,14 @@ def _broken(point: EntryPoint, why: str) -> Usage:
 def _package(point: EntryPoint) -> str:
     dist: Any = point.dist
     return dist.name if dist is not None else point.value
+
+
+def able(what: type[T]) -> tuple[str, T]:
+    """The first kind, with its name, that can do this. Raises Usage where there is none."""
+    for name in names():
+        if isinstance(found := kind(name), what):
+            return name, found
+    raise Usage(f"no sink is registered that can do this: {what.__name__}", f"there are {', '.join(names())}")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The audit's relations for the python engine: records through librdkafka, rows through ADBC, both as Arrow.
+"""The audit's relations for the python engine: records through librdkafka, rows as the sink gives them.
 
 log   topic, part, pos, id, key, intact, payload, tombstone     one row per record
 sink  topic, part, pos, id, n, payload, zone         one row per row; zone "in" where it is compared
@@ -13,18 +13,16 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 from confluent_kafka import Message
-from psycopg import conninfo
 
 from fencepost.audit.engines.duckdb import DuckEngine
 from fencepost.audit.engines.engine import Engine, table
 from fencepost.audit.log_to_sink import RANGE, Ranges
-from fencepost.errors import Unreachable, Usage
+from fencepost.errors import Usage
 from fencepost.kafka.topic_reader import read_topic
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Span, TopicPartition
-from fencepost.sinks.postgres.reading import reader
+from fencepost.sinks.auditing import Relation
 from fencepost.spec import PipelineSpec
 
 LOG = pa.schema(
@@ -43,7 +41,7 @@ AT_ONCE = 50_000
 
 
 class PythonLoader:
-    """Fills the relations from Kafka and PostgreSQL into DuckDB."""
+    """Fills the relations from Kafka and the sink into DuckDB."""
 
     def __init__(self, engine: DuckEngine, kafka: Mapping[str, str], payload: bool = True) -> None:
         self.engine = engine
@@ -63,14 +61,9 @@ class PythonLoader:
             batches.append(pa.RecordBatch.from_arrays(arrays, schema=LOG))
         self.engine.put(name, pa.Table.from_batches(batches, schema=LOG))
 
-    def table(self, name: str, dsn: str, query: str, _pages: int = 0) -> None:
-        """A query's rows as a relation."""
-        try:
-            with adbc.connect(_among_its_own(dsn)) as connection, connection.cursor() as cursor:
-                cursor.execute(query)
-                self.engine.put(name, cursor.fetch_arrow_table())
-        except adbc.Error as error:
-            raise Unreachable(f"PostgreSQL could not be read: {error}") from error
+    def rows(self, name: str, relation: Relation) -> None:
+        """A sink's rows as a relation."""
+        self.engine.put(name, relation.arrow())
 
     def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None:
         """`outputs`: what the pipeline's transform makes of these records, twice. Raises Usage, Refused."""
@@ -85,12 +78,6 @@ class PythonLoader:
 
     def expected(self, _topics: Sequence[str], _ranges: Ranges, _condition: str) -> None:
         raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")
-
-
-def _among_its_own(dsn: str) -> str:
-    """The driver asks PostgreSQL for its types in words that somebody could have given another meaning in `public`."""
-    with reader(dsn) as connection:
-        return conninfo.make_conninfo(dsn, options=f"{connection.info.options} -c search_path=pg_catalog".strip())
 
 
 def _row(message: Message, id_: str, payload: bool) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The audit's engine and relations at the size of the topic: Spark, its Kafka source, and JDBC."""
+"""The audit's engine and relations at the size of the topic: Spark, its Kafka source, and what it reads a sink with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -18,7 +17,6 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from fencepost.audit.engines.engine import Row
 from fencepost.audit.engines.relations import LOG
-from fencepost.audit.jdbc import jdbc
 from fencepost.audit.log_to_sink import Ranges
 from fencepost.audit.rerun import names, require_same, sums_of
 from fencepost.engines.spark.failures import SparkFailure, translated
@@ -29,10 +27,9 @@ from fencepost.errors import Refused, Unreachable
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Merge, TopicPartition
 from fencepost.rows.functions import FunctionName
 from fencepost.rows.shape import RowShape
+from fencepost.sinks.auditing import Relation
 from fencepost.spec import PipelineSpec, SourceSpec
 
-PAGES = 8192  # of a table to one reader: 64 MiB
-JDBC_ROWS = "20000"  # per round trip
 T = TypeVar("T")
 
 
@@ -88,7 +85,7 @@ def open_spark(name: str, settings: Mapping[str, str]) -> Iterator[SparkEngine]:
 
 @dataclass(frozen=True)
 class SparkLoader:
-    """Makes the relations out of Kafka and PostgreSQL; nothing is read before a query needs it."""
+    """Makes the relations out of Kafka and the sink; nothing is read before a query needs it."""
 
     engine: SparkEngine
     kafka: Mapping[str, str]
@@ -163,21 +160,14 @@ class SparkLoader:
                 *(f.col(f"`{column}`").alias(name) for name, column in names(merge).items()),
             ).createOrReplaceTempView("made")
 
-    def table(self, name: str, dsn: str, query: str, pages: int = 0) -> None:
-        """A query's rows; where its table has so many pages, by several readers of a share of them each."""
-        url, properties = jdbc(dsn)
-        properties["fetchsize"] = JDBC_ROWS
-        bounds = [*range(0, pages, PAGES), None] if pages > PAGES else [0, None]
-        shares = [
-            f"{query} WHERE ctid >= '({first},0)'::pg_catalog.tid"
-            + ("" if end is None else f" AND ctid < '({end},0)'::pg_catalog.tid")
-            for first, end in pairwise(bounds)
-        ]
+    def rows(self, name: str, relation: Relation) -> None:
+        """A sink's rows: by Spark itself, or, where it cannot read them, through this process."""
+        if relation.spark is None:
+            self.engine.put(name, relation.arrow())
+            return
+        reads = relation.spark()
         with _translated():
-            parts = [
-                self.engine.spark.read.jdbc(url, f"({share}) AS rows", properties=properties)
-                for share in (shares if len(shares) > 1 else [query])
-            ]
+            parts = [self.engine.spark.read.format(one.format).options(**one.options).load() for one in reads]
             reduce(DataFrame.unionByName, parts).createOrReplaceTempView(name)
 
     def _records(self, topics: Sequence[str], ranges: Ranges | None, committed: bool) -> DataFrame:

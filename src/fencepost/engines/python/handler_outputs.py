@@ -15,7 +15,8 @@ from fencepost.engines.python.sink_offset_store import SinkDelivery
 from fencepost.guarantee import Guarantee
 from fencepost.rules.findings import require
 from fencepost.rules.topics import loop_findings
-from fencepost.sinks.kafka import KafkaSettings, KafkaStore, Output
+from fencepost.sinks import registry
+from fencepost.sinks.handlers import Output, TakesOutputs
 
 Outputs = Iterable[Output] | None
 OutputHandler = Callable[[list[Event]], Outputs]
@@ -27,11 +28,12 @@ def into_topics(
 ) -> SinkDelivery:
     """What the handler returns, into these topics; the first is meant where an output names none."""
     require(settings.guarantee, loop_findings(settings.topics, topics))
-    target = KafkaSettings(settings.kafka, settings.ledger, topics, ledger_group=settings.group)
+    _, kind = registry.able(TakesOutputs)
     first = settings.guarantee is Guarantee.AT_MOST_ONCE
     made = _Made(handler, settings.retries, stop, IN_DOUBT if first else NOT_COMMITTED)
     kept = f"this sink, with the option group: {settings.group}"
-    return SinkDelivery(settings.guarantee, lambda: KafkaStore(target, made), events_of, uuid4(), sink=kept)
+    target = kind.output_target(settings.kafka, settings.ledger, topics, settings.group, made)
+    return SinkDelivery(settings.guarantee, target.open, events_of, uuid4(), sink=kept)
 
 
 @dataclass(frozen=True)

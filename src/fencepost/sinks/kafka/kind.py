@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -13,9 +13,12 @@ from confluent_kafka import Message
 
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster
+from fencepost.kafka.names import require_topic
 from fencepost.kafka.topics import topic_id_and_partitions
 from fencepost.rules.producer import Acks, required_producer_settings
 from fencepost.rules.sinks import Capabilities, WritePath
+from fencepost.sinks.auditing import Columns, LandedRecords
+from fencepost.sinks.handlers import Output
 from fencepost.sinks.kafka.options import KafkaOptions
 from fencepost.sinks.kafka.outputs import ORIGIN, Record, require_columns
 from fencepost.sinks.kafka.settings import KafkaSettings
@@ -25,16 +28,17 @@ from fencepost.sinks.kind import Fit, SinkJob
 
 @dataclass(frozen=True)
 class KafkaTarget:
-    """Topics that are there. Rows are Arrow batches, or records as they came."""
+    """Topics that are there. Rows are Arrow batches, records as they came, or what outputs are made of."""
 
     settings: KafkaSettings
     as_they_came: bool = False
     origins: bool = True  # each of them says in a header where it came from
+    outputs: Callable[[Any], Iterable[Output]] | None = None
 
     def open(self) -> KafkaStore:
         if self.as_they_came:
             return KafkaStore(self.settings, records=partial(_as_they_came, origins=self.origins))
-        return KafkaStore(self.settings)
+        return KafkaStore(self.settings, self.outputs)
 
 
 class KafkaKind:
@@ -74,6 +78,25 @@ class KafkaKind:
         require_columns(rows.names)
         self._require_topics(job)
         return KafkaTarget(_settings(job), as_they_came=True, origins=job.options.provenance)
+
+    def output_target(
+        self,
+        kafka: Mapping[str, str],
+        pipeline: str,
+        topics: tuple[str, ...],
+        group: str,
+        make: Callable[[Any], Iterable[Output]],
+    ) -> KafkaTarget:
+        return KafkaTarget(KafkaSettings(kafka, pipeline, topics, ledger_group=group), outputs=make)
+
+    by_name = "topic:NAME"
+
+    def named(self, *names: str) -> KafkaOptions:
+        first, *others = map(require_topic, names)
+        return KafkaOptions.model_validate({"topic": first, "topics": others})
+
+    def what_landed(self, job: SinkJob, _columns: Columns) -> LandedRecords:
+        return LandedRecords(job.options.topic)
 
     def _require_topics(self, job: SinkJob) -> None:
         """Raises Usage for one that does not exist: nobody makes a topic by writing to it."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -11,26 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.errors import Refused
+from fencepost.sinks.handlers import Output
 
 ORIGIN = "fencepost.from"  # the header that says of what an output was made: topic/partition/offset/n
 PROVENANCE = ("_topic", "_partition", "_offset", "_n")
 COLUMNS = ("value", "key", "topic", "headers", "partition")
 _PART = 10_000  # rows that are Python objects at one time
 
-Headers = Sequence[tuple[str, str | bytes | None]]
 Record = tuple[bytes | None, bytes | None, str | None, list[Any] | None, int | None]  # as the fields of `Output`
 Rows = Iterator[pa.RecordBatch]
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """One record to be written."""
-
-    value: bytes | None
-    key: bytes | None = None
-    topic: str | None = None  # None: the first of the sink's topics
-    headers: Headers = ()
-    partition: int | None = None  # None: by key, or any
 
 
 Outputs = Callable[[Any], Iterable[Output]]

@@ -11,19 +11,23 @@ from uuid import UUID
 import pyarrow as pa
 
 from fencepost.errors import Usage
+from fencepost.fence import Stored
 from fencepost.guarantee import Guarantee
-from fencepost.model import Landed, Tenure, TopicPartition
+from fencepost.model import Landed, Merge, Span, Tenure, TopicPartition
 from fencepost.rules.sinks import Capabilities, WritePath
+from fencepost.sinks.auditing import Columns, Commit, CommitsAt, KeyOrder, LandedRows, RowsAt
+from fencepost.sinks.handlers import Attempt
 from fencepost.sinks.kind import Activity, Fit, Prepared, SinkJob
-from fencepost.sinks.options import SinkOptions
-from fencepost.sinks.postgres import dead_letters, ledger, preparing
+from fencepost.sinks.postgres import audited, dead_letters, ledger, preparing, receipts
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.committed import committed
-from fencepost.sinks.postgres.connection import WRITER_SETTINGS, connect
+from fencepost.sinks.postgres.connection import WRITER_SETTINGS, Connection, connect
 from fencepost.sinks.postgres.forgiving import forgive
+from fencepost.sinks.postgres.handlers import HandlerTarget, HandlerWork
+from fencepost.sinks.postgres.key_order import read_order
 from fencepost.sinks.postgres.last_rows import last_rows
 from fencepost.sinks.postgres.options import PostgresOptions
-from fencepost.sinks.postgres.reading import activity, exists, last_guarantee, last_seen, reader
+from fencepost.sinks.postgres.reading import activity, exists, last_guarantee, last_seen, reader, stored_spans
 from fencepost.sinks.postgres.repeated import PLACE
 from fencepost.sinks.postgres.stage import require_right
 from fencepost.sinks.postgres.staging import Staging
@@ -107,6 +111,41 @@ class PostgresKind:
 
             yield look
 
+    def handler_target(
+        self, dsn: str, pipeline: str, handler: Callable[[Any, Any], object], call: Callable[[Attempt, Any], object]
+    ) -> HandlerTarget:
+        return HandlerTarget(PostgresSettings(dsn, pipeline, "", (), members=True), HandlerWork(handler, call))
+
+    by_name = "postgres:TABLE"
+
+    def named(self, *names: str) -> PostgresOptions:
+        return PostgresOptions.model_construct(table=names[0])
+
+    def what_landed(self, job: SinkJob, columns: Columns) -> LandedRows:
+        return audited.what_landed(job.options.dsn or "", job.options.table, columns)
+
+    def key_order(self, job: SinkJob, merge: Merge) -> KeyOrder:
+        with _reader(job) as connection:
+            return read_order(connection, job.options.table, merge)
+
+    def positions(self, job: SinkJob) -> Stored:
+        with _reader(job) as connection:
+            return ledger.read(connection, job.options.ledger_schema, job.pipeline)
+
+    def commits(self, job: SinkJob) -> tuple[Stored, list[Commit]]:
+        where = (job.options.ledger_schema, job.pipeline)
+        with _reader(job) as connection:
+            stored = ledger.read(connection, *where)
+            return stored, [receipts.commit_of(one) for one in stored_spans(connection, *where)]
+
+    def commits_at(self, job: SinkJob, at: TopicPartition, offset: int) -> CommitsAt:
+        with _reader(job) as connection:
+            return receipts.commits_at(connection, job.options.ledger_schema, job.pipeline, at, offset)
+
+    def rows_at(self, job: SinkJob, at: TopicPartition, offset: int, firsts: bool, span: Span | None) -> RowsAt:
+        with _reader(job) as connection:
+            return receipts.rows_at(connection, job.options.table, at, offset, firsts, span)
+
     def activity(self, job: SinkJob) -> tuple[Activity, Guarantee | None]:
         schema = job.options.ledger_schema
         with reader(dsn_of(job.options)) as connection:
@@ -119,18 +158,16 @@ class PostgresKind:
         return committed(store.connection(), store.settings.schema, pipeline, runs, first)
 
 
+def _reader(job: SinkJob) -> AbstractContextManager[Connection]:
+    """Where the file does not say where, libpq's own variables do."""
+    return reader(job.options.dsn or "")
+
+
 def dsn_of(options: PostgresOptions) -> str:
     """Raises Usage where the file does not say."""
     if options.dsn is None:
         raise Usage("the pipeline does not say where PostgreSQL is", "start one with `fencepost up`")
     return options.dsn
-
-
-def options_of(format_: str, options: SinkOptions) -> PostgresOptions:
-    """Raises Usage where the pipeline ends elsewhere."""
-    if not isinstance(options, PostgresOptions):
-        raise Usage(f"the pipeline ends in {format_}, and this needs a PostgreSQL sink")
-    return options
 
 
 def settings_of(job: SinkJob) -> PostgresSettings:

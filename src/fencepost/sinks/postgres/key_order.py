@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fencepost.model import Merge
+from fencepost.sinks.auditing import KeyOrder
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.connection import Connection, table_name, translated
 from fencepost.sinks.postgres.table import read_columns
@@ -25,15 +24,7 @@ WHERE a.attrelid = pg_catalog.to_regclass(%s)::pg_catalog.oid AND a.attnum > 0 A
 """
 
 
-@dataclass(frozen=True)
-class Order:
-    """How the table compares."""
-
-    reason: str = ""  # why that cannot be done elsewhere
-    bytewise: bool = False  # are topics' names in the order of their bytes?
-
-
-def read_order(connection: Connection, table: str, merge: Merge) -> Order:
+def read_order(connection: Connection, table: str, merge: Merge) -> KeyOrder:
     with translated(f"describe table {table!r}"):
         rows = connection.execute(_COLLATIONS, (table_name(table).as_string(connection),)).fetchall()
     collations = {name: (collation, same_bytes) for name, collation, same_bytes in rows}
@@ -41,7 +32,7 @@ def read_order(connection: Connection, table: str, merge: Merge) -> Order:
     reasons = [_key(columns.get(name), name, collations.get(name)) for name in merge.key]
     if merge.order_by:
         reasons.append(_order(columns.get(merge.order_by), merge.order_by, collations.get(merge.order_by)))
-    return Order("; ".join(filter(None, reasons)), collations.get("_topic", ("", True))[0] in _BYTEWISE)
+    return KeyOrder("; ".join(filter(None, reasons)), collations.get("_topic", ("", True))[0] in _BYTEWISE)
 
 
 Collation = tuple[str, bool] | None
