@@ -122,7 +122,7 @@ def exactly_once(batch: Batch[R], store: Sink[R], see: Observer) -> Landed:
 
 
 def deliver(guarantee: Guarantee, batch: Batch[R], sink: Sink[R], ledger: Ledger, see: Observer = nobody) -> Landed:
-    """Carry one batch under the guarantee; the same batch again changes nothing and says "already"."""
+    """Deliver one batch under the guarantee; the same batch again changes nothing and says "already"."""
     if ledger.done(batch):
         return Landed(rows=0, already=True)
     see(Step.STARTED, batch)

@@ -17,7 +17,7 @@
 
 `run --once` and `consume --once` end with 3 as well where offsets are left that other members hold and nobody was seen
 to carry. The command line adds two of its own (cli/streams.py): OutputFailed 3, stdout cannot be written; ReaderGone
-141, nobody reads it any more. Any other exception is one that nobody foresaw: one line, exit code 6 (`audit`: 5), and
+141, nobody reads it any more. Any other exception is unexpected: one line, exit code 6 (`audit`: 5), and
 its traceback with --debug.
 
 An error says what is wrong and where in its message, and what to do about it in `remedy`.
@@ -77,7 +77,7 @@ class UnsupportedGuarantee(Usage):
     """This combination cannot hold `asked`; `nearest` is the nearest guarantee that it can, if any."""
 
     def __init__(self, asked: Guarantee, reason: str, nearest: Guarantee | None, remedy: str = "") -> None:
-        offer = f"{nearest} can be had here" if nearest else "no guarantee can be had here"
+        offer = f"{nearest} is possible here" if nearest else "no guarantee is possible here"
         super().__init__(f"{asked} cannot hold: {reason}", f"{offer}; {remedy}" if remedy else offer)
         self.asked = asked
         self.reason = reason
@@ -129,7 +129,7 @@ class Poison(Refused):
         also = f" (and {len(more)} more)" if more else ""
         super().__init__(
             f"{partition} offset {offset}{also}: {reason}",
-            "mend the transform or the table, or set on_error: dead_letter to put such records aside",
+            "fix the transform or the table, or set on_error: dead_letter to write such records to the dead letters",
             about_values=True,
         )
         self.partition = partition
@@ -140,21 +140,21 @@ class Repeated(Refused):
     """The table takes the rows of these records only once, and has them: an attempt wrote them and did not advance."""
 
     def __init__(self, partition: str, offsets: Sequence[int], refusal: str) -> None:
-        super().__init__(f"{partition} offset {offsets[0]}: its row is there already: {refusal}", about_values=True)
+        super().__init__(f"{partition} offset {offsets[0]}: its row exists already: {refusal}", about_values=True)
         self.partition = partition
         self.offsets = list(offsets)
 
 
 class InputCut(FencepostError):
-    """The rows ended before their span did: whoever commits now loses the rest."""
+    """The rows ended before their span did: a commit now would lose the rest."""
 
 
 class PositionLost(FencepostError):
-    """No position is stored, and starting anew could lose or double what is there already."""
+    """No position is stored, and starting from scratch could lose or duplicate what is there already."""
 
 
 class TopicRecreated(PositionLost):
-    """The topic was deleted and made anew: going on would skip or mix up records."""
+    """The topic was deleted and created again: going on would skip or mix up records."""
 
 
 class RecordsGone(PositionLost):

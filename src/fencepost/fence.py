@@ -53,13 +53,13 @@ def landed(stored: Stored, batch: Batch[Any]) -> bool:
 def require_start(stored: Stored, batch: Batch[Any]) -> None:
     """Raises Fenced unless every position is at the batch's start, under its owner."""
     if landed(stored, batch) and any(span.start < span.end for span in batch.spans.values()):
-        raise Fenced(f"{batch}: the stored positions are at its end already")
+        raise Fenced(f"{batch}: the stored positions are already at its end")
 
 
 def require_end(stored: Stored, batch: Batch[Any]) -> None:
     """Raises Fenced unless every position is at the batch's end, under its owner."""
     if not landed(stored, batch):
-        raise Fenced(f"{batch}: the stored positions are at its start already")
+        raise Fenced(f"{batch}: the stored positions are already at its start")
 
 
 def require_own(stored: Stored, tenure: Tenure, *tokens: UUID) -> None:

@@ -76,7 +76,7 @@ class Rule(NamedTuple):
 _YES, _NO, _OPEN = Ruling.ALLOWED, Ruling.FORBIDDEN, Ruling.UNDECIDED
 
 ALLOWED: dict[Anomaly, Rule] = {
-    Anomaly.LOST_BEFORE_LOG: Rule(_YES, _NO, _NO, "nobody waits for the log under at-most-once"),
+    Anomaly.LOST_BEFORE_LOG: Rule(_YES, _NO, _NO, "at-most-once does not wait for the log"),
     Anomaly.LOST_BEFORE_SINK: Rule(_YES, _NO, _NO, "a crash after the advance and before the write loses"),
     Anomaly.DOUBLED_IN_LOG: Rule(_NO, _YES, _NO, "a send whose answer was lost is repeated"),
     Anomaly.DOUBLED_IN_SINK: Rule(_NO, _YES, _NO, "a crash after the write and before the advance repeats"),
@@ -85,13 +85,13 @@ ALLOWED: dict[Anomaly, Rule] = {
     Anomaly.ABORTED_READ: Rule(_NO, _NO, _NO, "only committed records are read"),
     Anomaly.TORN_TRANSACTION: Rule(_NO, _NO, _NO, "a transaction is visible whole or not at all"),
     Anomaly.REORDERED_IN_LOG: Rule(_YES, _YES, _NO, "a retry may overtake unless the producer is idempotent"),
-    Anomaly.REORDERED_IN_SINK: Rule(_YES, _YES, _NO, "a repeated batch goes over earlier events again"),
+    Anomaly.REORDERED_IN_SINK: Rule(_YES, _YES, _NO, "a repeated batch delivers earlier events again"),
     Anomaly.CORRUPTED: Rule(_NO, _NO, _NO, "an event that changed on the way is not that event"),
     Anomaly.POSITION_WENT_BACK: Rule(_NO, _YES, _NO, "what lies between is read again"),
     Anomaly.SPAN_GAP: Rule(_YES, _NO, _NO, "events between two spans were never read"),
     Anomaly.SPAN_OVERLAP: Rule(_NO, _YES, _NO, "events in two spans were read twice"),
     Anomaly.ZOMBIE_EFFECT: Rule(_NO, _YES, _NO, "a replaced owner's write repeats its successor's"),
-    Anomaly.HANG: Rule(_OPEN, _OPEN, _OPEN, "standing still breaks no promise, and keeps none either"),
+    Anomaly.HANG: Rule(_OPEN, _OPEN, _OPEN, "no progress breaks no guarantee, and keeps none either"),
     Anomaly.UNDECIDED: Rule(_OPEN, _OPEN, _OPEN, "not drained before the deadline"),
 }
 

@@ -87,7 +87,7 @@ class Landed:
     """What became of a batch that was delivered."""
 
     rows: int  # written by this very delivery
-    dead: int = 0  # put aside by this delivery: records that cannot be stored
+    dead: int = 0  # dead-lettered by this delivery: records that cannot be stored
     already: bool = False  # an earlier attempt had landed: nothing was written now
 
 

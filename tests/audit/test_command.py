@@ -110,7 +110,7 @@ def test_ids_that_were_sent_twice_are_the_senders_and_every_record_landed_once(s
         [
             "read 80 = landed 80 + filtered 0 + dead 0",
             "rows 80: lost 0, doubled 0, phantom 0",
-            "sender to log: 40 ids sent twice; not judged, no journal says what was meant",
+            "sender to log: 40 ids sent twice; not judged, there is no journal to say what was sent",
             "log to sink: holds",
             "exactly-once: holds",
         ],

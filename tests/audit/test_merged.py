@@ -148,7 +148,9 @@ def test_a_transform_that_never_gives_the_same_twice_leaves_the_verdict_open(flo
     versions(flow, *((number % 12, 0) for number in range(60)))
     flow.run(**declared)
     found = audited(flow, declared)
-    assert (found.verdict, "another result" in found.hops[-1].undecided) == (Verdict.INCONCLUSIVE, True), found.totals
+    assert (found.verdict, "different results" in found.hops[-1].undecided) == (Verdict.INCONCLUSIVE, True), (
+        found.totals
+    )
 
 
 @pytest.mark.proof
@@ -159,7 +161,9 @@ def test_nor_does_one_on_spark(flow: Flow, chance: str) -> None:
     versions(flow, *((number % 12, 0) for number in range(60)))
     flow.run(**declared)
     found = audited(flow, declared)
-    assert (found.verdict, "another result" in found.hops[-1].undecided) == (Verdict.INCONCLUSIVE, True), found.totals
+    assert (found.verdict, "different results" in found.hops[-1].undecided) == (Verdict.INCONCLUSIVE, True), (
+        found.totals
+    )
 
 
 def test_rows_that_do_not_know_where_they_came_from_leave_the_verdict_open(flow: Flow) -> None:
@@ -167,7 +171,7 @@ def test_rows_that_do_not_know_where_they_came_from_leave_the_verdict_open(flow:
     versions(flow, (1, 1), (1, 2))
     flow.run(**declared)
     found = audited(flow, declared)
-    assert (found.verdict, "no help" in found.hops[-1].undecided) == (Verdict.INCONCLUSIVE, True)
+    assert (found.verdict, "says nothing" in found.hops[-1].undecided) == (Verdict.INCONCLUSIVE, True)
     other = Flow(flow.stack, flow.folder)
     plain = parts(other, provenance=False)
     versions(other, (1, 1), (1, 2))

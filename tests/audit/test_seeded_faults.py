@@ -373,7 +373,7 @@ def test_a_pipeline_that_does_not_drain_in_time_leaves_the_verdict_open(shop: Sh
     assert audit(shop.request(engine=EngineChoice.PYTHON), timeout=10).verdict is Verdict.HOLDS
 
 
-def test_rows_of_a_topic_that_was_made_anew_are_not_taken_for_doubles(
+def test_rows_of_a_topic_that_was_created_again_are_not_taken_for_doubles(
     shop: Shop, audited: Callable[..., Audit]
 ) -> None:
     shop.sql(f"CREATE TABLE {shop.name}_once AS TABLE {shop.name}")

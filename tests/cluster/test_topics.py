@@ -55,7 +55,7 @@ def test_a_topic_that_exists_is_left_alone(fencepost: Command, cluster: Cluster,
         (("--replication-factor", "4"), "there are 3: give --replication-factor 3"),
         (("--config", "retention.mss=1"), "retention.mss"),
         (("--config", "retention.ms=soon"), "retention.ms"),
-        (("--config", "min.insync.replicas=4"), "nobody could ever write: give at most 3"),
+        (("--config", "min.insync.replicas=4"), "nothing could ever be written: give at most 3"),
         (("--config", "retention.ms"), "write --config key=value"),
     ],
 )

@@ -16,7 +16,7 @@ from fencepost.engines.python.events import Event
 from fencepost.engines.python.settings import ConsumerSettings, Per
 from fencepost.errors import FencepostError
 from fencepost.guarantee import Guarantee
-from fencepost.lab.crash import CrashPoint, Deed
+from fencepost.lab.crash import CrashAction, CrashPoint
 from fencepost.model import Step, TopicPartition
 from fencepost.run.consume import run_handler
 
@@ -69,7 +69,7 @@ def main() -> int:
     see: Observer = nobody
     if "crash" in work:
         step, deed, witness, number = work["crash"]
-        see = CrashPoint(Step(step), TopicPartition(work["topic"], 0), Deed(deed), Path(witness), number)
+        see = CrashPoint(Step(step), TopicPartition(work["topic"], 0), CrashAction(deed), Path(witness), number)
     slowly = work.get("slowly", 0.0)
     handler = insert(work["table"], slowly) if "dsn" in work else effect(work["effects"], slowly, work.get("dies"))
     try:

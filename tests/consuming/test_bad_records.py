@@ -1,4 +1,4 @@
-"""Records that cannot be carried, and tables that cannot take any: what stops a run, and what is put aside."""
+"""Records that cannot be delivered, and tables that cannot take any: what stops a run, and what is dead-lettered."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_rows_know_where_they_came_from(flow: Flow) -> None:
     assert rows == [(id_, str(id_), flow.name, id_ % 2, id_ // 2, 0) for id_ in range(50)]
 
 
-def test_markers_and_aborted_records_at_the_end_of_a_partition_are_gone_over(flow: Flow) -> None:
+def test_markers_and_aborted_records_at_the_end_of_a_partition_are_skipped(flow: Flow) -> None:
     flow.produce_in_transaction(range(20), commit=True)
     flow.produce_in_transaction(range(20, 30), commit=False)
     flow.run(**PYTHON)
@@ -222,9 +222,9 @@ def test_plan_says_what_append_into_a_unique_index_means(flow: Flow) -> None:
     assert warnings("exactly-once") == []
     flow.sql(f"CREATE UNIQUE INDEX ON {flow.name} (id)")
     for guarantee, means in [
-        ("exactly-once", "nothing else comes twice under exactly-once"),
-        ("at-most-once", "nothing else comes twice under at-most-once"),
-        ("at-least-once", "the same in every column, are left out"),
+        ("exactly-once", "nothing else is repeated under exactly-once"),
+        ("at-most-once", "nothing else is repeated under at-most-once"),
+        ("at-least-once", "equal in every column, are left out"),
     ]:
         (said,) = warnings(guarantee)
         assert said.startswith(f"mode: append into a table with a unique index ({flow.name}_id_idx)")

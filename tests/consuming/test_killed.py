@@ -108,7 +108,7 @@ def test_exactly_once_over_offsets_that_are_not_events(group: Group, tmp_path: P
 def test_exactly_once_a_handler_must_leave_the_transaction_alone(group: Group) -> None:
     group.produce(range(10))
     settings = ConsumerSettings(group.kafka, group.name, group.name, Guarantee.EXACTLY_ONCE)
-    with pytest.raises(Refused, match="ended the transaction"):
+    with pytest.raises(Refused, match="committed or rolled back the transaction"):
         run_handler(Consumption(settings, lambda _events, tx: tx.execute("COMMIT"), group.stack.dsn), True)
 
 

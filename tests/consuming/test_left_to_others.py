@@ -16,7 +16,7 @@ from confluent_kafka import Consumer
 from consuming.groups import PATIENCE
 from consuming.relays import Relay
 from fencepost.delivery import nobody
-from fencepost.engines.listener import Left, News, Waiting
+from fencepost.engines.listener import News, NotDrained, Waiting
 from fencepost.kafka.client import wait_until
 from fencepost.kafka.names import group_of
 from fencepost.local import Stack
@@ -64,7 +64,7 @@ def test_once_waits_for_what_a_dead_member_still_holds(relay: Relay) -> None:
     assert summary.left is None
     assert summary.rows == 20
     (waiting,) = [news for news in heard if isinstance(news, Waiting)]
-    assert waiting.trouble.startswith(f"10 offsets waiting in {relay.name}/")
+    assert waiting.trouble.startswith(f"10 offsets left in {relay.name}/")
     relay.assert_exact(20)
 
 
@@ -100,7 +100,7 @@ def test_once_says_what_nobody_carries_and_ends_with_another_code(relay: Relay) 
     assert list(left["offsets"].values()) == [10]
     assert not left["moving"]
     assert lines[-1]["left"] == left["offsets"]
-    assert "not drained: 10 offsets waiting in" in said.stderr
+    assert "not drained: 10 offsets left in" in said.stderr
     assert command(spec).returncode == 0  # as it says: with the other one ended, once more carries the rest
     relay.assert_exact(20)
 
@@ -121,7 +121,7 @@ def test_what_another_member_carries_is_left_to_it(relay: Relay) -> None:
     with relay.running(see, batch={"records": 1}) as other:
         other.wait_until(began.is_set, "the other one is at it")
         Pipeline(spec, heard.append).run(once=True)
-        left = [news for news in heard if isinstance(news, Left)]
+        left = [news for news in heard if isinstance(news, NotDrained)]
         slowly.set()
         other.wait_until(lambda: len(relay.landed()) == 60, "it carries its own")
 

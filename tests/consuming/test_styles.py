@@ -117,7 +117,7 @@ def test_at_most_once_into_a_topic_a_handler_that_fails_is_called_again_with_wha
     asked = settings(group, AMO, retries=0)
     with pytest.raises(HandlerFailed) as failed:
         run_handler(Consumption(asked, handle, to_topics=(target.name,)), True)
-    assert "was put back before them: mend the handler, and run again" in failed.value.remedy
+    assert "was put back before them: fix the handler, and run again" in failed.value.remedy
     mended.set()
     assert run_handler(Consumption(asked, handle, to_topics=(target.name,)), True).rows == 6
     assert calls == list(range(6))

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from contract.kafka_flow import Plan
 from contract.kafka_steps import Point, stepping
 from fencepost.errors import FencepostError
-from fencepost.lab.crash import Deed, _visit
+from fencepost.lab.crash import CrashAction, _visit
 from fencepost.sinks.kafka import KafkaStore, fenced_producer
 
 SPAN = 100
@@ -50,7 +50,7 @@ def main() -> int:
 
     def act(point: Point) -> None:
         if point is work.point:
-            _visit(work.witness, point, work.time, Deed.KILL)
+            _visit(work.witness, point, work.time, CrashAction.KILL)
 
     try:
         with patch.object(fenced_producer, "Client", stepping(act)):

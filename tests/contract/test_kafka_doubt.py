@@ -109,7 +109,7 @@ def test_a_commit_without_an_answer_is_decided_before_anything_is_sent_again(
     if direction is Direction.RESPONSE:  # it was committed, and nobody said so
         assert flow.plan.carry(store, tenure, 0, 10) == Landed(rows=0, already=True)
     else:
-        with pytest.raises(Unknown, match="not known whether"):
+        with pytest.raises(Unknown, match="unknown whether"):
             flow.plan.carry(store, tenure, 0, 10)
     assert field.proxy.witness(rule).hits >= 1
     field.proxy.release(rule)

@@ -45,7 +45,7 @@ def test_they_replace_whatever_was_stored_of_their_topic_a_vanished_partition_to
         store.take_over(pipeline, uuid4(), {first: 9}, {flow.source: "id-1"})
 
 
-def test_a_position_that_is_lost_is_not_begun_anew(flow: Flow) -> None:
+def test_a_position_that_is_lost_is_not_begun_from_scratch(flow: Flow) -> None:
     store, pipeline = flow.open(), flow.plan.settings.pipeline
     flow.plan.carry(store, flow.plan.take_over(store), 0, 10)
     cluster = Cluster(flow.topics.kafka)
@@ -58,7 +58,7 @@ def test_a_position_that_is_lost_is_not_begun_anew(flow: Flow) -> None:
     assert flow.plan.take_over(flow.open()).positions == {flow.plan.source: 10}
 
 
-def test_a_topic_that_was_made_anew_is_refused(flow: Flow) -> None:
+def test_a_topic_that_was_created_again_is_refused(flow: Flow) -> None:
     store, pipeline, source = flow.open(), flow.plan.settings.pipeline, flow.plan.source
     tenure = store.take_over(pipeline, uuid4(), {source: 0}, topic_id(flow))
     flow.plan.carry(store, tenure, 0, 10)

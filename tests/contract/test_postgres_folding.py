@@ -19,7 +19,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.model import Span, TopicPartition
 from fencepost.sinks.postgres import folding
 from fencepost.sinks.postgres.committed import committed
-from fencepost.sinks.postgres.folding import Folder
+from fencepost.sinks.postgres.folding import SpanFolder
 from fencepost.sinks.postgres.reading import activity, spans_over, stored_spans
 
 AT = PARTITIONS[0]
@@ -52,7 +52,7 @@ class Spans:
 
     def fold(self, retention: timedelta = folding.RETENTION) -> int:
         """Until nothing is left to fold."""
-        folder, reached, fewer = Folder(self.schema, self.shop.name, retention), -1, 0
+        folder, reached, fewer = SpanFolder(self.schema, self.shop.name, retention), -1, 0
         while (step := folder.step(self.shop.connection, AT)) or folder.reached(AT) > reached:
             fewer, reached = fewer + step, folder.reached(AT)
         return fewer
@@ -144,7 +144,7 @@ def at_every_batch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("guarantee", list(Guarantee))
 def test_a_store_folds_by_the_way(keyed: Maker, guarantee: Guarantee, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = keyed(None)
-    shop.store._folder = Folder(shop.settings.schema, shop.name, AT_ONCE)
+    shop.store._folder = SpanFolder(shop.settings.schema, shop.name, AT_ONCE)
     with at_every_batch(monkeypatch):
         for start in range(5):
             shop.deliver(start, [(start, "a")], guarantee)
@@ -157,7 +157,7 @@ def test_what_keeps_it_from_folding_keeps_no_batch_from_landing(
     keyed: Maker, stack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = keyed(None)
-    shop.store._folder = Folder(shop.settings.schema, shop.name, AT_ONCE)
+    shop.store._folder = SpanFolder(shop.settings.schema, shop.name, AT_ONCE)
     spans = Spans(shop)
     with at_every_batch(monkeypatch), psycopg.connect(stack.dsn) as other:
         shop.deliver(0, [(0, "a")], Guarantee.EXACTLY_ONCE)

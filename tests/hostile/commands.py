@@ -29,7 +29,7 @@ class Ended:
     def require_clean(self, *codes: int) -> Ended:
         """It ended as somebody foresaw, in words that steer no terminal; what it complains of begins with its name."""
         assert self.code in (codes or FORESEEN), self
-        assert "nobody foresaw" not in self.err, self
+        assert "unexpected error" not in self.err, self
         assert "Traceback" not in self.err, self
         for line in (self.out + self.err).splitlines():
             assert line.isprintable(), self

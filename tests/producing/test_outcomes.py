@@ -219,7 +219,7 @@ class TestInterrupted:
     def test_one_that_is_no_event_never_left(self, topics: Topics) -> None:
         topic = topics.make()
         with Producer(topic, "at-least-once", topics.kafka) as producer:
-            with pytest.raises(Usage, match="own"):
+            with pytest.raises(Usage, match="reserved"):
                 producer.send(b"x", headers={"fencepost.id": b"mine"})
             assert producer.flush().outcomes == {Outcome.REFUSED: 1}
         assert not topics.values(topic)

@@ -140,7 +140,7 @@ class TestBadInput:
         path.write_text("".join([*good[:6], '{"id": \n', *good[7:]]))
         stopped = produce(topics.servers, "--topic", topic, *EO, "--file", path)
         assert (stopped.code, stopped.totals["acked"]) == (1, 6)
-        assert "line 7: no JSON" in stopped.err
+        assert "line 7: not JSON" in stopped.err
         path.write_text("".join(good))
         assert produce(topics.servers, "--topic", topic, *EO, "--file", path).totals["acked"] == 4
         assert ids(topics, topic) == Counter(range(10))
@@ -155,7 +155,7 @@ class TestBadInput:
         done = produce(topics.servers, *command)
         assert done.code == 1
         assert (done.totals["sent"], done.totals["refused"], done.totals["skipped"]) == (7, 1, 1)
-        assert "line 1: no JSON" in done.err
+        assert "line 1: not JSON" in done.err
         assert "event 7:" in done.err
         topics.await_read(topic, 6)
         assert ids(topics, topic) == Counter(range(6))
@@ -336,9 +336,9 @@ def test_what_cannot_be_sent_is_refused_and_nothing_is_destroyed(topics: Topics,
     (tmp_path / "notes").write_text("precious, and without a line end")
     os.mkfifo(tmp_path / "fifo")
     for more, why in (
-        (["--file", path, "--journal", path], "is one of the files that are sent"),
-        (["--file", path, "--journal", tmp_path / "notes"], "is no journal: it was left as it is"),
-        (["--file", path, "--journal", tmp_path / "fifo"], "is no file"),
+        (["--file", path, "--journal", path], "is one of the files to send"),
+        (["--file", path, "--journal", tmp_path / "notes"], "is not a journal: it was not changed"),
+        (["--file", path, "--journal", tmp_path / "fifo"], "is not a file"),
         (["--file", tmp_path / "fifo"], "is a named pipe"),
     ):
         refused = produce(topics.servers, "--topic", topic, *more)

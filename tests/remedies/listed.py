@@ -7,29 +7,29 @@ from __future__ import annotations
 
 FOLLOWED = {
     # commands
-    "fencepost positions set --topic {} --to {}": "test_records_that_are_gone_are_gone_over_and_nothing_else_moves",
+    "fencepost positions set --topic {} --to {}": "test_records_that_are_gone_are_skipped_and_nothing_else_moves",
     "fencepost positions set --spec {}": (
         "test_positions_of_the_file_that_was_typed_are_set_and_not_those_of_the_folders"
     ),
     "to read the new one from its start: fencepost positions set --topic {} --to earliest": (
-        "test_a_topic_that_was_made_anew_is_read_from_its_start"
+        "test_a_topic_that_was_created_again_is_read_from_its_start"
     ),
-    "say where to go on: `fencepost positions set --to earliest` (everything again), `--to latest` (only what comes "
-    "from now on), or `--to 0:120,1:7` (each partition by its offset); or take an empty topic": (
-        "test_a_topic_that_was_made_anew_is_read_from_its_start"
+    "choose where to continue: `fencepost positions set --to earliest` (everything again), `--to latest` (only new "
+    "records), or `--to 0:120,1:7` (an offset per partition); or use an empty topic": (
+        "test_a_topic_that_was_created_again_is_read_from_its_start"
     ),
-    "say where to go on with `fencepost positions set`, or use an empty table": (
+    "choose where to continue with `fencepost positions set`, or use an empty table": (
         "test_offsets_name_every_partition_where_nobody_knows_how_far_the_others_were_read"
     ),
-    "set batch: {records: 1} and run again: then all before it is carried, and the way over it is told": (
-        "test_a_time_that_spark_cannot_read_is_gone_over_and_nothing_else_is"
+    "set batch: {records: 1} and run again: then everything before it lands, and the command that skips it is shown": (
+        "test_a_time_that_spark_cannot_read_is_skipped_and_nothing_else_is"
     ),
     "fencepost topic create": "test_a_topic_that_is_missing_is_made_where_it_is_missing",
     "`fencepost init FOLDER`, then in it `fencepost init --db --role NAME`": (
         "test_a_role_is_made_and_granted_what_it_needs_by_what_is_said_and_runs"
     ),
     "kafka-consumer-groups.sh --bootstrap-server {} --group {} --reset-offsets": (
-        "test_a_consumers_group_goes_over_records_that_are_gone_by_kafkas_tool"
+        "test_a_consumers_group_skips_records_that_are_gone_by_kafkas_tool"
     ),
     "convert it (keytool -list -rfc -keystore {} > ca.pem), then set it to that file, and ssl.truststore.type=PEM": (
         "test_java_stores_are_converted_by_keytool"
@@ -39,13 +39,13 @@ FOLLOWED = {
     "openssl pkcs8 -topk8 -nocrypt -in {} -out client.pk8.pem, and give sslkey=client.pk8.pem; {}": (
         "test_a_key_becomes_one_that_jdbc_reads_by_openssl"
     ),
-    "with a pipeline file of name {} and {}, ": "test_a_handler_with_outputs_goes_over_records_that_are_gone",
+    "with a pipeline file of name {} and {}, ": "test_a_handler_with_outputs_skips_records_that_are_gone",
     "with a pipeline file of name {} and this sink, ": (
-        "test_events_that_go_into_a_table_without_a_file_go_over_records_that_are_gone"
+        "test_events_that_go_into_a_table_without_a_file_skip_records_that_are_gone"
     ),
     # statements
     "drop it in the transform, or: ALTER TABLE {} {}": "test_columns_that_a_table_lacks_are_added_by_the_statement",
-    "ALTER TABLE {} {}": "test_a_key_that_may_be_null_is_mended_by_the_statement",
+    "ALTER TABLE {} {}": "test_a_key_that_may_be_null_is_fixed_by_the_statement",
     "CREATE UNIQUE INDEX ON {} ({}); {}": "test_a_key_gets_its_unique_index_and_is_never_null_by_the_statements",
     "UPDATE {} SET _topic = {} WHERE _topic = {}": (
         "test_rows_of_a_deleted_topic_are_renamed_by_the_statement_and_upsert_takes_the_new_ones"
@@ -58,68 +58,68 @@ FOLLOWED = {
         "test_a_right_that_was_lost_stops_the_run_and_is_granted_again_by_the_command"
     ),
     "GRANT {} ON {} {} TO {}": "test_a_role_is_made_and_granted_what_it_needs_by_what_is_said_and_runs",
-    "make it: CREATE ROLE {} LOGIN PASSWORD ...": (
+    "create it: CREATE ROLE {} LOGIN PASSWORD ...": (
         "test_a_role_is_made_and_granted_what_it_needs_by_what_is_said_and_runs"
     ),
     "SELECT pg_catalog.pg_terminate_backend({})": (
         "test_who_holds_what_a_takeover_needs_is_named_and_the_remedy_helps"
     ),
     # settings of the pipeline file
-    "at least once, an earlier attempt may have written these rows: set mode: dedupe, with the columns of that unique "
-    "index as key": "test_rows_that_may_be_there_already_go_on_with_dedupe",
+    "at least once, an earlier attempt may have written these rows: set mode: dedupe, with the columns of that "
+    "unique index as key": "test_rows_that_may_be_there_already_go_on_with_dedupe",
     **dict.fromkeys(
         [
-            "leave it away: one task reads one partition; add partitions to the topic",
-            "leave it away, and set batch.records",
-            "leave it away: Spark's checkpoint is not what the position is read from",
-            "leave it away; after a loss, say where to go on with `fencepost positions set`",
-            "leave it away: only committed records are read",
-            "leave it away: a task that fails is tried again, and the fence decides what landed",
+            "remove it: one task reads one partition; add partitions to the topic",
+            "remove it, and set batch.records",
+            "remove it: positions are not read from Spark's checkpoint",
+            "remove it; after a loss, choose where to continue with `fencepost positions set`",
+            "remove it: only committed records are read",
+            "remove it: a failed task is retried, and the fence decides what landed",
             "leave tombstones: keep, and let the transform mark such rows",
-            "carry the column _from through the transform and leave provenance on, or give order_by",
+            "keep the column _from in the transform and leave provenance on, or give order_by",
         ],
         "test_what_the_table_says_makes_the_plan_pass",
     ),
-    "mend the transform or the table, or set on_error: dead_letter to put such records aside": (
-        "test_a_bad_record_is_put_aside_by_the_setting"
+    "fix the transform or the table, or set on_error: dead_letter to write such records to the dead letters": (
+        "test_a_bad_record_is_dead_lettered_by_the_setting"
     ),
-    "mend that and run again; to put all of them aside set dead_letters: {max_share: 1}": (
-        "test_after_the_brake_all_of_them_are_put_aside_by_the_setting"
+    "fix that and run again; to dead-letter all of them set dead_letters: {max_share: 1}": (
+        "test_after_the_brake_all_of_them_are_dead_lettered_by_the_setting"
     ),
-    "mend the transform: take the value as it is, without source.schema, and parse it there": (
-        "test_before_a_topic_a_bad_record_is_mended_in_the_transform"
+    "fix the transform: take the raw value, without source.schema, and parse it there": (
+        "test_before_a_topic_a_bad_record_is_fixed_in_the_transform"
     ),
     "leave it at stop": "test_dead_letters_that_cannot_be_had_are_refused_by_the_plan",
-    "carry the column _from through the transform, and leave provenance on": (
+    "keep the column _from in the transform, and leave provenance on": (
         "test_dead_letters_that_cannot_be_had_are_refused_by_the_plan"
     ),
-    "set {}: ${SPARK_SECRET} under spark:, the same as the master's and the workers' (docs/cluster.md), or {}: false "
-    "where nobody else is on that network": (
+    "set {}: ${SPARK_SECRET} under spark:, the same as the master's and the workers' (docs/cluster.md), or {}: "
+    "false on a private network": (
         "test_a_master_that_needs_a_secret_is_taken_with_each_setting_that_the_remedy_names"
     ),
     # settings of clients, topics and servers
     "remove it, or set it to {}": "test_a_producers_setting_is_taken_with_each_value_that_the_remedy_names",
-    "leave it away: it is {} here": "test_a_consumers_setting_may_have_the_value_that_the_remedy_names",
+    "remove it: it is {} here": "test_a_consumers_setting_may_have_the_value_that_the_remedy_names",
     "give it replication factor 3 and min.insync.replicas 2": "test_a_topic_gets_its_replicas_by_kafkas_own_tool",
     "lower min.insync.replicas or raise the replication factor": (
-        "test_a_setting_of_the_topic_is_mended_as_the_remedy_says"
+        "test_a_setting_of_the_topic_is_fixed_as_the_remedy_says"
     ),
-    "set unclean.leader.election.enable=false": "test_a_setting_of_the_topic_is_mended_as_the_remedy_says",
+    "set unclean.leader.election.enable=false": "test_a_setting_of_the_topic_is_fixed_as_the_remedy_says",
     "this is a standby, or default_transaction_read_only is on for the role or the database: connect to the primary "
     "(target_session_attrs=read-write), or set it to off": (
         "test_a_role_that_may_only_read_is_told_what_to_set_and_writes_then"
     ),
     # options of the command line
-    "when it was not: give --from-start": "test_a_file_that_was_not_sent_before_is_sent_from_its_start_once",
-    "mend it, or give --errors skip": "test_skipped_they_are_counted",
-    "mend the line and go on, or give --errors skip": "test_skipped_they_are_counted",
-    "mend the line, or give --errors skip": "test_skipped_they_are_counted",
-    "run it once more, without --standby": (
+    "if it was not: give --from-start": "test_a_file_that_was_not_sent_before_is_sent_from_its_start_once",
+    "fix it, or give --errors skip": "test_skipped_they_are_counted",
+    "fix the line and run again, or give --errors skip": "test_skipped_they_are_counted",
+    "fix the line, or give --errors skip": "test_skipped_they_are_counted",
+    "start it again, without --standby": (
         "test_a_second_and_a_third_member_join_and_leave_and_nothing_is_lost_or_doubled"
     ),
     # warnings of a plan
-    "the rows will not know where they came from (the transform drops _from, or provenance is off): the audit can "
-    "check spans and rows per span, but not which record is missing": "test_a_warning_goes_with_what_it_advises",
+    "the rows have no provenance (the transform drops _from, or provenance is off): the audit can check spans and "
+    "rows per span, but not which record is missing": "test_a_warning_goes_with_what_it_advises",
     "a topic has more partitions than when it was read last: a key may go to another one now, and across partitions "
     "the later commit wins; give order_by where that matters": "test_a_warning_of_partitions_goes_with_order_by",
 }
@@ -138,7 +138,7 @@ NOT_FOLLOWED = {
     "fencepost positions set": "what --spec is put behind: no remedy by itself",
     "run `fencepost up`, or give --bootstrap-server": _STACK,
     "run `fencepost up`, or set kafka.bootstrap.servers and sink.options.dsn": _STACK,
-    "start one with `fencepost up`": _STACK,
+    "set it, or start the local stack with `fencepost up`": _STACK,
     "`fencepost up` starts one": _STACK,
     "`fencepost up` starts what is down": _STACK,
     "`fencepost up` ends them": _STACK,
@@ -158,21 +158,25 @@ NOT_FOLLOWED = {
     "give --input {} to send its lines as they are": _WHERE,
     "give --replication-factor {}, or start more brokers": "the same command with another number",
     "take another name, or give --if-not-exists": "the same command, which then does nothing",
-    "leave --mode away": _WORDS,
-    "leave --engine python away": _WORDS,
-    "rows of one key are compared by provenance: leave --id away": _WORDS,
-    "leave it away: keys say which events count": _WORDS,
-    "leave it away": _WORDS,
+    "remove --mode": _WORDS,
+    "remove --engine python": _WORDS,
+    "rows of one key are compared by provenance: remove --id": _WORDS,
+    "remove it: keys decide which events count": _WORDS,
+    "remove it": _WORDS,
     "add --yes": _WORDS,
-    "compare them by an id: --id COLUMN; or carry the column _from through the transform": (
+    "compare them by an id: --id COLUMN; or keep the column _from in the transform": (
         "two ways to audit, each with suites of its own"
     ),
     "set sasl.mechanism: {}": _SECURITY,
     "set {}: oidc with {}, or run on engine: python": _SECURITY,
     "set ssl.key.password for its key": _SECURITY,
-    "set ssl.truststore.location (type PEM) or ssl.ca.location to the certificate of who signed it": _SECURITY,
+    "set ssl.truststore.location (type PEM) or ssl.ca.location to the certificate of its issuer": _SECURITY,
     "set socket.connection.setup.timeout.ms instead": _SECURITY,
     "remove it, or set ssl.providers for OpenSSL": _SECURITY,
+    "remove it: both sides agree on the newest version of TLS that they have": _SECURITY,
+    "remove it: PLAIN, SCRAM, GSSAPI and OAUTHBEARER need none": _SECURITY,
+    "remove it: Fencepost creates it again": "a folder of root's: the suite of root's PostgreSQL makes one",
+    "remove it, or fix it": "a column that is no header: the unit tests of outputs refuse it, and nothing is left then",
     "remove it, or run on engine: python": _SECURITY,
     "use engine: spark, or write it as transform.arrow": _ENGINE,
     "flat fields only (bigint, int, string, double, boolean, decimal(p,s), date, timestamp, binary); take the value as "
@@ -180,13 +184,13 @@ NOT_FOLLOWED = {
     "connect to PostgreSQL itself, or to a pool in session mode (PgBouncer: pool_mode = session)": (
         "tried with a real PgBouncer in both modes by the suite of sessions"
     ),
-    "mend the transform, or set batch: {records: {}}": "needs more bad records in one batch than a test should make",
-    "{} sees the records of one batch only, and a batch ends where it happens to end: the rows of two batches are not "
-    "put together": _TELLS,
-    "topic {} was read before and is not in the file any more: its positions are kept, and wait": _TELLS,
-    "topic {} has not been read before: it begins as source.start says": _TELLS,
-    "the rows that are there {}, and changing the word does not mend them": _TELLS,
-    "it ran under {} until now: the position is kept, {}; those that come from now on {}": _TELLS,
-    "the rows of a batch come in no order and do not know where they came from: of several rows of one key any may "
-    "win; carry _from, or max(_from), or give order_by": "of a staged transform: the suites of Spark's engine carry it",
+    "fix the transform, or set batch: {records: {}}": "needs more bad records in one batch than a test should make",
+    "{} sees the records of one batch only, and batch boundaries are arbitrary: rows of two batches are not "
+    "combined": _TELLS,
+    "topic {} was read before and is no longer in the file: its positions are kept": _TELLS,
+    "topic {} is new: it starts at source.start": _TELLS,
+    "the rows that are there {}, and changing the guarantee does not fix them": _TELLS,
+    "it ran under {} until now: the position is kept, {}; new ones {}": _TELLS,
+    "the rows of a batch have no order and no provenance: of several rows of one key any may win; keep _from, or "
+    "max(_from), or give order_by": "of a staged transform: the suites of Spark's engine carry it",
 }

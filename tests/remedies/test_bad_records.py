@@ -1,4 +1,4 @@
-"""Remedies about bad records, followed: those are put aside or mended, and every other one lands once."""
+"""Remedies about bad records, followed: those are dead-lettered or fixed, and every other one lands once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _setting(error: FencepostError) -> dict[str, Any]:
     return dict(yaml.safe_load(found[1]))
 
 
-def test_a_bad_record_is_put_aside_by_the_setting(stack: Stack, tmp_path: Path) -> None:
+def test_a_bad_record_is_dead_lettered_by_the_setting(stack: Stack, tmp_path: Path) -> None:
     relay = Relay(stack, tmp_path)
     relay.produce(range(40), instead={7: b"no JSON"})
     with pytest.raises(Poison) as refused:
@@ -55,7 +55,7 @@ def test_a_bad_record_is_put_aside_by_the_setting(stack: Stack, tmp_path: Path) 
     assert relay.sql(f"SELECT count(*) FROM {relay.name}_dead") == [(1,)]
 
 
-def test_after_the_brake_all_of_them_are_put_aside_by_the_setting(stack: Stack, tmp_path: Path) -> None:
+def test_after_the_brake_all_of_them_are_dead_lettered_by_the_setting(stack: Stack, tmp_path: Path) -> None:
     relay = Relay(stack, tmp_path)
     relay.produce(range(40), instead=dict.fromkeys(range(0, 40, 2), b"no JSON"))
     with pytest.raises(Refused, match="20 of the 20") as refused:
@@ -66,7 +66,7 @@ def test_after_the_brake_all_of_them_are_put_aside_by_the_setting(stack: Stack, 
     assert relay.sql(f"SELECT count(*) FROM {relay.name}_dead") == [(20,)]
 
 
-def test_before_a_topic_a_bad_record_is_mended_in_the_transform(stack: Stack, tmp_path: Path) -> None:
+def test_before_a_topic_a_bad_record_is_fixed_in_the_transform(stack: Stack, tmp_path: Path) -> None:
     """There are no dead letters beside a topic: a remedy that names them would be refused."""
     (tmp_path / "mine.py").write_text(PARSES)
     relay = Relay(stack, tmp_path, sink="kafka")
@@ -90,7 +90,7 @@ class AnyTime(Flow):
 @pytest.mark.proof
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("setting", ["stop", "dead_letter"])
-def test_a_time_that_spark_cannot_read_is_gone_over_and_nothing_else_is(
+def test_a_time_that_spark_cannot_read_is_skipped_and_nothing_else_is(
     stack: Stack, tmp_path: Path, setting: str
 ) -> None:
     flow = AnyTime(stack, tmp_path)
@@ -99,9 +99,13 @@ def test_a_time_that_spark_cannot_read_is_gone_over_and_nothing_else_is(
     producer.produce(flow.name, b'{"id": 8}', partition=0, timestamp=2**63 // 1000 + 1)  # offset 4
     assert producer.flush(60) == 0
     flow.produce(range(9, 12))
-    with pytest.raises(Refused, match=f"{flow.name}/0 offset 4: it has a timestamp that Spark cannot read") as found:
+    with pytest.raises(
+        Refused, match=f"{flow.name}/0 offset 4: its timestamp, beyond the year 294246, cannot be read by Spark"
+    ) as found:
         flow.run(on_error=setting)
-    with pytest.raises(Refused, match=f"{flow.name}/0 offset 4: it has a timestamp that Spark cannot read") as alone:
+    with pytest.raises(
+        Refused, match=f"{flow.name}/0 offset 4: its timestamp, beyond the year 294246, cannot be read by Spark"
+    ) as alone:
         flow.run(on_error=setting, **_setting(found.value))
     assert flow.positions()[0] == 4
     follow(alone.value, flow.folder / f"{flow.name}.yml")

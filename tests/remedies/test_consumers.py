@@ -36,7 +36,7 @@ def _lose(relay: Relay) -> None:
     relay.delete_before(0, 15)
 
 
-def test_a_handler_with_outputs_goes_over_records_that_are_gone(stack: Stack, tmp_path: Path) -> None:
+def test_a_handler_with_outputs_skips_records_that_are_gone(stack: Stack, tmp_path: Path) -> None:
     relay = Relay(stack, tmp_path, sink="kafka")
     relay.produce(range(20))
 
@@ -69,7 +69,7 @@ def test_a_handler_with_outputs_goes_over_records_that_are_gone(stack: Stack, tm
 
 
 @pytest.mark.proof
-def test_events_that_go_into_a_table_without_a_file_go_over_records_that_are_gone(
+def test_events_that_go_into_a_table_without_a_file_skip_records_that_are_gone(
     stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     relay = Relay(stack, tmp_path)

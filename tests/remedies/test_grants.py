@@ -59,7 +59,7 @@ def test_a_role_is_made_and_granted_what_it_needs_by_what_is_said_and_runs(stack
     name, ledger = ODD.format(relay.name), {"ledger_schema": f"{relay.name}_own"}
     with pytest.raises(Usage, match="there is no role") as refused:
         prepare(load(relay.declare(options=ledger)), name)
-    statement = refused.value.remedy.removeprefix("make it: ").replace("...", f"'{secret}'")
+    statement = refused.value.remedy.removeprefix("create it: ").replace("...", f"'{secret}'")
     own = sql.Identifier(name)
     with _owner(stack) as owner:
         owner.execute(statement.encode())

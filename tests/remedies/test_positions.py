@@ -40,7 +40,7 @@ def _assert_arrived(relay: Relay, ids: Iterable[int]) -> None:
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_records_that_are_gone_are_gone_over_and_nothing_else_moves(stack: Stack, tmp_path: Path, sink: str) -> None:
+def test_records_that_are_gone_are_skipped_and_nothing_else_moves(stack: Stack, tmp_path: Path, sink: str) -> None:
     relay = _relay(stack, tmp_path, sink)
     relay.produce(range(60, 120))
     relay.delete_before(0, 25)
@@ -79,7 +79,7 @@ def _as_if_the_tail_were_lost(relay: Relay, spec: Any) -> None:
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_a_topic_that_was_made_anew_is_read_from_its_start(stack: Stack, tmp_path: Path, sink: str) -> None:
+def test_a_topic_that_was_created_again_is_read_from_its_start(stack: Stack, tmp_path: Path, sink: str) -> None:
     relay = _relay(stack, tmp_path, sink)
     delete_topic(relay.cluster, relay.name)
     relay.make_topic()
@@ -91,7 +91,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_start(stack: Stack, tmp_pat
     if sink == "postgres":
         spec = load(relay.declare())
         start, end = propose(spec, "earliest"), propose(spec, "latest")
-        assert [(each.skipped, each.repeated, each.made_anew) for each in (start, end)] == [
+        assert [(each.skipped, each.repeated, each.recreated) for each in (start, end)] == [
             (0, 0, [relay.name]),  # none of these records was ever read
             (30, 0, [relay.name]),
         ]
@@ -101,7 +101,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_start(stack: Stack, tmp_pat
 
 
 @pytest.mark.proof
-def test_a_topic_made_anew_with_fewer_partitions_is_read_from_its_start(relay: Relay) -> None:
+def test_a_topic_created_again_with_fewer_partitions_is_read_from_its_start(relay: Relay) -> None:
     delete_topic(relay.cluster, relay.name)
     relay.partitions = 1
     relay.make_topic()

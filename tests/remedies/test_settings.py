@@ -39,14 +39,14 @@ def _least(**options: Any) -> dict[str, Any]:
 
 
 FOLLOWED = {
-    "`minPartitions: 8`": Case({"kafka": {"minPartitions": 8}}, "leave it away"),
+    "`minPartitions: 8`": Case({"kafka": {"minPartitions": 8}}, "remove it"),
     "`maxRecordsPerPartition: 1000`": Case(
         {"kafka": {"maxRecordsPerPartition": 1000}}, "set batch.records", ({"batch": {"records": 1000}},)
     ),
-    "`asyncProgressTrackingEnabled: true`": Case({"spark": {"asyncProgressTrackingEnabled": True}}, "leave it away"),
-    "`failOnDataLoss: false`": Case({"source": {"failOnDataLoss": False}}, "leave it away"),
-    "`isolation.level: read_uncommitted`": Case({"kafka": {"isolation.level": "read_uncommitted"}}, "leave it away"),
-    "`spark.speculation: true`": Case({"spark": {"spark.speculation": True}}, "leave it away"),
+    "`asyncProgressTrackingEnabled: true`": Case({"spark": {"asyncProgressTrackingEnabled": True}}, "remove it"),
+    "`failOnDataLoss: false`": Case({"source": {"failOnDataLoss": False}}, "remove it"),
+    "`isolation.level: read_uncommitted`": Case({"kafka": {"isolation.level": "read_uncommitted"}}, "remove it"),
+    "`spark.speculation: true`": Case({"spark": {"spark.speculation": True}}, "remove it"),
     "upsert without provenance or `order_by`": Case(
         _least(**BARE), "leave provenance on, or give order_by", (_least(), _least(order_by="n", **BARE))
     ),
@@ -92,7 +92,7 @@ def test_what_the_table_says_makes_the_plan_pass(tmp_path: Path, what: str) -> N
     for mended in case.mended:
         assert _plan(tmp_path, mended).guarantee == mended.get("guarantee", "exactly-once")
     if refused.value.nearest:
-        assert f"{refused.value.nearest} can be had here" in refused.value.remedy
+        assert f"{refused.value.nearest} is possible here" in refused.value.remedy
         assert _plan(tmp_path, {**case.wrong, "guarantee": refused.value.nearest.value})
     else:
         for word in Guarantee:
@@ -138,7 +138,7 @@ def test_a_consumers_setting_may_have_the_value_that_the_remedy_names(name: str)
 
     with pytest.raises(Usage) as refused:
         settings({name: "largest" if name == "auto.offset.reset" else "true1"})
-    value = refused.value.remedy.removeprefix("leave it away: it is ").removesuffix(" here")
+    value = refused.value.remedy.removeprefix("remove it: it is ").removesuffix(" here")
     assert settings({name: value}) == settings({})
 
 

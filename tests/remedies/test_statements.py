@@ -54,7 +54,7 @@ def test_a_key_gets_its_unique_index_and_is_never_null_by_the_statements(relay: 
 
 
 @pytest.mark.proof
-def test_a_key_that_may_be_null_is_mended_by_the_statement(relay: Relay) -> None:
+def test_a_key_that_may_be_null_is_fixed_by_the_statement(relay: Relay) -> None:
     relay.run()
     relay.sql(f"CREATE UNIQUE INDEX ON {relay.name} (id)")
     with pytest.raises(Usage, match="is null") as refused:
@@ -86,7 +86,7 @@ def test_rows_of_a_deleted_topic_are_renamed_by_the_statement_and_upsert_takes_t
     assert rows == [(id_, id_ >= 10, id_ - 10 if id_ >= 10 else 20 + id_) for id_ in range(25)]
     found = fencepost(relay.folder, "audit")
     assert found.code == 0
-    assert "10 rows of a topic of the same name that was deleted, left aside" in found.said
+    assert "10 rows of a topic of the same name that was deleted, left out" in found.said
 
 
 def _make_again(relay: Relay) -> None:

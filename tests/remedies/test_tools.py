@@ -62,7 +62,7 @@ def _consume(relay: Relay, group: str, seen: list[int]) -> None:
 
 
 @pytest.mark.parametrize("group", ["group-{}", "it's a group; of {}"])
-def test_a_consumers_group_goes_over_records_that_are_gone_by_kafkas_tool(
+def test_a_consumers_group_skips_records_that_are_gone_by_kafkas_tool(
     stack: Stack, tmp_path: Path, tools: str, group: str
 ) -> None:
     relay, seen, name = Relay(stack, tmp_path), list[int](), group.format(uuid4().hex[:8])

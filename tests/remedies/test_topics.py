@@ -69,7 +69,7 @@ def _assert_taken(relay: Relay) -> None:
         ("unclean.leader.election.enable=true", "", ""),  # the remedy is the setting itself
     ],
 )
-def test_a_setting_of_the_topic_is_mended_as_the_remedy_says(
+def test_a_setting_of_the_topic_is_fixed_as_the_remedy_says(
     stack: Stack, tmp_path: Path, wrong: str, remedy: str, right: str
 ) -> None:
     relay = Relay(stack, tmp_path, 1)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from fencepost.delivery import Observer
-from fencepost.lab.crash import Deed, MidCopy
+from fencepost.lab.crash import CrashAction, MidCopy
 from fencepost.machine import process
 from fencepost.model import Batch, Step
 
@@ -37,7 +37,7 @@ class StopOn:
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if pc.any(pc.equal(rows.column("id"), self.id)).as_py():
-            (rows,) = MidCopy(1, Deed.STOP, self.witness).rows([rows])
+            (rows,) = MidCopy(1, CrashAction.STOP, self.witness).rows([rows])
         return rows.select(["id", "_from"])
 
     def in_file(self, folder: Path) -> dict[str, str]:
@@ -57,7 +57,7 @@ class SortAndStop:
     def __call__(self, events: DataFrame) -> DataFrame:
         def checked(id_: int) -> int:
             if id_ == self.id:
-                (id_,) = MidCopy(1, Deed.STOP, self.witness).rows([id_])
+                (id_,) = MidCopy(1, CrashAction.STOP, self.witness).rows([id_])
             return id_
 
         ordered = events.select("id", "_from").orderBy("id")

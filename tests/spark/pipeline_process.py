@@ -13,7 +13,7 @@ from fencepost.cli.output import emit_json
 from fencepost.cli.run_output import RunOutput
 from fencepost.delivery import Observer, nobody
 from fencepost.errors import FencepostError
-from fencepost.lab.crash import CrashPoint, Deed
+from fencepost.lab.crash import CrashAction, CrashPoint
 from fencepost.model import Step, TopicPartition
 from fencepost.run.pipeline import Pipeline
 from fencepost.spec import load
@@ -29,7 +29,9 @@ def main() -> int:
     see: Observer = nobody
     if words.crash:
         step, partition, deed, witness = words.crash
-        see = CrashPoint(Step(step), TopicPartition(spec.source.origins[-1], int(partition)), Deed(deed), Path(witness))
+        see = CrashPoint(
+            Step(step), TopicPartition(spec.source.origins[-1], int(partition)), CrashAction(deed), Path(witness)
+        )
     try:
         Pipeline(spec, listen=RunOutput(as_json=True), see=see).run(once=words.once)
     except FencepostError as error:

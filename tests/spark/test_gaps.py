@@ -12,7 +12,7 @@ from fencepost.admin.plan import plan_pipeline
 from fencepost.engines.listener import Skipped
 from fencepost.errors import RecordsGone, TopicRecreated, UnsupportedGuarantee
 from fencepost.kafka.topics import delete_topic
-from fencepost.lab.crash import CrashPoint, Deed, visits
+from fencepost.lab.crash import CrashAction, CrashPoint, visits
 from fencepost.model import Span, Step
 from fencepost.spec import load
 from spark.drivers import go_on, run_command
@@ -54,7 +54,7 @@ def test_a_run_that_may_lose_goes_on_at_the_first_record_there_is_and_tells_what
 
 
 @each_engine
-def test_a_topic_made_anew_is_refused_all_the_same(flow: Flow, engine: str) -> None:
+def test_a_topic_created_again_is_refused_all_the_same(flow: Flow, engine: str) -> None:
     flow.produce(range(100))
     flow.run(**_parts(flow, engine))
     delete_topic(flow.cluster, flow.name)
@@ -68,7 +68,7 @@ def test_a_topic_made_anew_is_refused_all_the_same(flow: Flow, engine: str) -> N
 
 
 @pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.proof), "python"])
-def test_records_that_go_while_it_runs_are_gone_over_too_and_counted_at_the_end(flow: Flow, engine: str) -> None:
+def test_records_that_go_while_it_runs_are_skipped_too_and_counted_at_the_end(flow: Flow, engine: str) -> None:
     flow.produce(range(100))
     with run_command(flow.declare(**_parts(flow, engine)), "--format", "json") as driver:
         driver.wait_until(lambda: len(flow.landed()) == 100, "the first records land")
@@ -92,7 +92,7 @@ def test_a_batch_whose_records_go_while_it_is_read_is_lost_and_the_run_goes_on(f
     """Of two tasks one after the other, the first stands still while the records of the second are deleted."""
     flow.produce(range(200))
     first = tmp_path / "first"
-    stops = [CrashPoint(Step.STARTED, flow.partition(number), Deed.STOP, first) for number in (0, 1)]
+    stops = [CrashPoint(Step.STARTED, flow.partition(number), CrashAction.STOP, first) for number in (0, 1)]
     parts = _parts(flow, "spark") | {"spark": {"spark.master": "local[1,2]"}}
     with flow.running(see=Several(tuple(stops)), **parts) as running:
         running.wait_until(lambda: visits(first), "one task stands still")
@@ -108,4 +108,4 @@ def test_a_batch_whose_records_go_while_it_is_read_is_lost_and_the_run_goes_on(f
 
 def test_plan_says_that_records_which_are_gone_are_skipped(flow: Flow) -> None:
     plan = plan_pipeline(load(flow.declare(**_parts(flow, "python"))), offline=True)
-    assert "records that are gone are gone over, and counted" in plan.hops[0].why
+    assert "records that are gone are skipped and counted" in plan.hops[0].why

@@ -60,7 +60,7 @@ def test_a_run_whose_spark_dies_alone_says_so_and_the_next_one_goes_on(flow: Flo
         driver.wait_until(lambda: visits(in_copy) and flow.positions()[0] == 4_000, "partition 0 is done, 1 in COPY")
         driver.kill_spark()
         assert driver.ended() == 3, driver.told()
-        assert "Spark's JVM ended" in driver.told()
+        assert "Spark's JVM exited" in driver.told()
         assert "Traceback" not in driver.told(), driver.told()
     assert flow.positions() == {0: 4_000, 1: 0}
     try:

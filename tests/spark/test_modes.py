@@ -12,7 +12,7 @@ from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
 from fencepost.audit.request import of_pipeline
 from fencepost.errors import UnsupportedGuarantee, Usage
-from fencepost.lab.crash import CrashPoint, Deed
+from fencepost.lab.crash import CrashAction, CrashPoint
 from fencepost.model import Step
 from fencepost.spec import load
 from spark.flows import RETRIES, Flow
@@ -49,7 +49,7 @@ def test_dedupe_covers_what_the_producer_and_what_at_least_once_repeat(flow: Flo
     """Every event is sent twice, and a task dies after its write: Spark runs it again."""
     for _ in range(2):
         flow.produce(range(100))
-    again = CrashPoint(Step.WRITTEN, flow.partition(1), Deed.FAIL, tmp_path / "witness")
+    again = CrashPoint(Step.WRITTEN, flow.partition(1), CrashAction.FAIL, tmp_path / "witness")
     flow.run(again, guarantee="at-least-once", transform=TEXT, options=DEDUPE, spark=RETRIES)
     assert (tmp_path / "witness").read_text().count("\n") == 2
     assert sorted(flow.sql(f"SELECT id, _offset FROM {flow.name}")) == [(id_, id_ // 2) for id_ in range(100)]
@@ -76,7 +76,7 @@ def test_an_event_without_a_value_deletes_the_row_of_kafkas_key_and_bad_keys_go_
     run = flow.run(transform=TEXT, options=options, on_error="dead_letter")  # a tombstone has no field `id`
     assert (run.rows, run.dead) == (0, 1)
     assert "take the key from Kafka's key" in flow.sql(f"SELECT _dead FROM {flow.name}_dead")[0][0]
-    with pytest.raises(UnsupportedGuarantee, match="exactly-once can be had here"):
+    with pytest.raises(UnsupportedGuarantee, match="exactly-once is possible here"):
         flow.run(transform=keyed, options=options, guarantee="at-least-once")
 
 

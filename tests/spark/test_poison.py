@@ -1,4 +1,4 @@
-"""Records that cannot be decoded, cast, stored or transformed: named, or put aside with all that they were."""
+"""Records that cannot be decoded, cast, stored or transformed: named, or dead-lettered with all that they were."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fencepost.errors import Poison
-from fencepost.lab.crash import CrashPoint, Deed
+from fencepost.lab.crash import CrashAction, CrashPoint
 from fencepost.model import Step
 from spark.faults import FailAfter
 from spark.flows import Flow
@@ -127,7 +127,7 @@ def test_a_value_that_is_not_exactly_one_document_is_a_bad_record(flow: Flow) ->
 def test_rows_of_an_attempt_that_failed_in_another_partition_are_counted(flow: Flow, tmp_path: Path) -> None:
     flow.produce(range(200))
     witness = tmp_path / "delivered"
-    comes_by = CrashPoint(Step.DELIVERED, flow.partition(0), Deed.FAIL, witness, time=1_000)  # and does nothing
+    comes_by = CrashPoint(Step.DELIVERED, flow.partition(0), CrashAction.FAIL, witness, time=1_000)  # and does nothing
     run = flow.run(comes_by, transform=FailAfter(7, witness).in_file(tmp_path), on_error="dead_letter")
     assert [done.already for done in run.batches()] == [1]  # partition 0 landed before the job failed
     assert (len(flow.landed()), run.rows, run.dead) == (199, 199, 1)

@@ -10,7 +10,7 @@ from fencepost.engines.spark.source import KafkaSource
 from fencepost.errors import FencepostError, PositionLost, RecordsGone, TopicRecreated, Usage
 from fencepost.kafka import offsets
 from fencepost.kafka.topics import delete_topic
-from fencepost.lab.crash import CrashPoint, Deed, visits
+from fencepost.lab.crash import CrashAction, CrashPoint, visits
 from fencepost.model import Step
 from fencepost.sinks.postgres import ledger
 from spark import wide_plans
@@ -21,7 +21,7 @@ from spark.wide_plans import WIDE
 
 
 @pytest.mark.proof
-def test_a_topic_made_anew_between_two_runs_is_refused(flow: Flow) -> None:
+def test_a_topic_created_again_between_two_runs_is_refused(flow: Flow) -> None:
     _landed(flow, range(100))
     delete_topic(flow.cluster, flow.name)
     flow.make_topic()
@@ -37,7 +37,7 @@ def test_a_topic_made_anew_between_two_runs_is_refused(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize("records", [40, pytest.param(200, marks=pytest.mark.proof)], ids=["shorter", "longer"])
-def test_a_topic_made_anew_while_it_is_read_ends_the_run(flow: Flow, records: int) -> None:
+def test_a_topic_created_again_while_it_is_read_ends_the_run(flow: Flow, records: int) -> None:
     flow.produce(range(100))
     with flow.running() as running:
         running.wait_until(lambda: len(flow.landed()) == 100, "the first records land")
@@ -70,7 +70,7 @@ def test_records_deleted_while_a_batch_is_read_are_named(flow: Flow, tmp_path: P
     """Of two tasks one after the other, the first stands still while the records of the second are deleted."""
     flow.produce(range(200))
     first = tmp_path / "first"
-    stops = [CrashPoint(Step.STARTED, flow.partition(number), Deed.STOP, first) for number in (0, 1)]
+    stops = [CrashPoint(Step.STARTED, flow.partition(number), CrashAction.STOP, first) for number in (0, 1)]
     with flow.running(see=Several(tuple(stops)), spark={"spark.master": "local[1,2]"}) as running:
         running.wait_until(lambda: visits(first), "one task stands still")
         other = 0 if str(flow.partition(1)) in visits(first)[0].where else 1

@@ -15,7 +15,7 @@ from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
 from fencepost.audit.request import of_pipeline
 from fencepost.errors import Poison, Usage
-from fencepost.lab.crash import Crash, CrashPoint, Deed, visits
+from fencepost.lab.crash import Crash, CrashAction, CrashPoint, visits
 from fencepost.model import Step
 from fencepost.spec import load
 from spark.flows import RETRIES, Flow
@@ -132,7 +132,7 @@ def test_the_other_guarantees_double_or_lose_a_whole_batch(flow: Flow, tmp_path:
     step = Step.WRITTEN if guarantee == "at-least-once" else Step.ADVANCED
     with pytest.raises(Crash):
         flow.run(
-            see=CrashPoint(step, flow.partition(1), Deed.FAIL, tmp_path / "witness"),
+            see=CrashPoint(step, flow.partition(1), CrashAction.FAIL, tmp_path / "witness"),
             guarantee=guarantee,
             transform=SORTED,
         )
@@ -160,10 +160,10 @@ def test_at_least_once_into_a_unique_index_goes_on_after_a_crash_between_the_two
     )
     flow.produce(IDS)
     with pytest.raises(Crash):
-        flow.run(see=CrashPoint(Step.WRITTEN, flow.partition(1), Deed.FAIL, tmp_path / "witness"), **parts)
+        flow.run(see=CrashPoint(Step.WRITTEN, flow.partition(1), CrashAction.FAIL, tmp_path / "witness"), **parts)
     assert flow.positions() == {0: 0, 1: 0}
     (said,) = (one for one in plan_pipeline(load(flow.declare(**parts)), offline=False).warnings if "append" in one)
-    assert said.endswith("the same in every column, are left out")
+    assert said.endswith("equal in every column, are left out")
     flow.run(**parts)
     assert flow.positions() == {0: 50, 1: 50}
     assert sorted(flow.sql(f"SELECT id, n, _partition, _offset FROM {flow.name}")) == rows
@@ -174,7 +174,9 @@ def test_an_attempt_that_failed_after_it_was_done_does_not_count(flow: Flow, tmp
     flow.produce(IDS)
     witness = tmp_path / "witness"
     run = flow.run(
-        see=CrashPoint(Step.STAGED, flow.partition(0), Deed.FAIL, witness, time=2), transform=SORTED, spark=RETRIES
+        see=CrashPoint(Step.STAGED, flow.partition(0), CrashAction.FAIL, witness, time=2),
+        transform=SORTED,
+        spark=RETRIES,
     )
     assert [visit.acted for visit in visits(witness)].count(True) == 1
     assert len(visits(witness)) == 5  # of four tasks

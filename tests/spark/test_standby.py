@@ -37,7 +37,7 @@ def test_it_waits_while_the_owner_says_that_it_lives_and_no_longer(flow: Flow) -
 
 
 def test_members_of_a_group_need_none(flow: Flow) -> None:
-    with pytest.raises(Usage, match="stand by for each other"):
+    with pytest.raises(Usage, match="standbys for each other"):
         stand_by(load(flow.declare(engine="python", transform=None)), Event(), lambda _: None)
 
 

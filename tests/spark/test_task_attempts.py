@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.lab.crash import CrashPoint, Deed, visits
+from fencepost.lab.crash import CrashAction, CrashPoint, visits
 from fencepost.model import Step
 from spark.faults import Several
 from spark.flows import RETRIES, Flow
@@ -18,8 +18,8 @@ def test_attempts_that_fail_before_and_after_their_commit_land_once(flow: Flow, 
     run = flow.run(
         see=Several(
             (
-                CrashPoint(Step.WRITTEN, flow.partition(0), Deed.FAIL, before),
-                CrashPoint(Step.DELIVERED, flow.partition(1), Deed.FAIL, after),
+                CrashPoint(Step.WRITTEN, flow.partition(0), CrashAction.FAIL, before),
+                CrashPoint(Step.DELIVERED, flow.partition(1), CrashAction.FAIL, after),
             )
         ),
         spark=RETRIES,
@@ -36,13 +36,13 @@ def test_control_a_retry_doubles_under_at_least_once_and_a_crash_loses_under_at_
     flow: Flow, tmp_path: Path
 ) -> None:
     flow.produce(range(200))
-    written = CrashPoint(Step.WRITTEN, flow.partition(0), Deed.FAIL, tmp_path / "written")
+    written = CrashPoint(Step.WRITTEN, flow.partition(0), CrashAction.FAIL, tmp_path / "written")
     flow.run(see=written, guarantee="at-least-once", spark=RETRIES)
     found = flow.comparison()
     assert (found.lost, found.duplicated) == (0, 100)
 
     flow.produce(range(200, 400))
-    advanced = CrashPoint(Step.ADVANCED, flow.partition(1), Deed.FAIL, tmp_path / "advanced")
+    advanced = CrashPoint(Step.ADVANCED, flow.partition(1), CrashAction.FAIL, tmp_path / "advanced")
     flow.run(see=advanced, guarantee="at-most-once", spark=RETRIES)
     found = flow.comparison()
     assert (found.lost, found.duplicated) == (100, 100)

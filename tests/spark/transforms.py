@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from fencepost.lab.crash import Deed, MidCopy
+from fencepost.lab.crash import CrashAction, MidCopy
 from fencepost.machine import process
 
 PAIR = pa.struct({"a": pa.int64(), "b": pa.string()})
@@ -49,7 +49,7 @@ class FailsOnce:
     def __call__(self, events: DataFrame) -> DataFrame:
         def checked(id_: int) -> int:
             if id_ == BAD:
-                (id_,) = MidCopy(1, Deed.FAIL, self.witness).rows([id_])
+                (id_,) = MidCopy(1, CrashAction.FAIL, self.witness).rows([id_])
                 if self.then is not None:
                     process.until(self.then.exists, 120.0)
             return id_

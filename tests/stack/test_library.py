@@ -1,4 +1,4 @@
-"""The stack as a test uses it: handles to break and mend each process, and addresses that lead elsewhere."""
+"""The stack as a test uses it: handles to break and restart each process, and addresses that lead elsewhere."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_processes_that_nothing_remembers_are_ended(home: Path) -> None:
         remembered.nodes[name].process = None
     state.save(home, remembered)
     again = up(home)
-    assert "nothing remembers" in again.err
+    assert "orphaned process" in again.err
     assert {name for name in found.pids if again.pids[name] != found.pids[name]} == {"broker-3", "postgres"}
     assert not psutil.pid_exists(found.pids["broker-3"] or 0)
 

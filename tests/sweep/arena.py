@@ -19,7 +19,7 @@ import pytest
 
 from fencepost.audit.compare import Comparison, compare_sink
 from fencepost.guarantee import Guarantee
-from fencepost.lab.crash import CrashPoint, Deed, MidCopy, visits
+from fencepost.lab.crash import CrashAction, CrashPoint, MidCopy, visits
 from fencepost.machine import process
 from fencepost.model import Merge, Step
 from fencepost.sinks.postgres import PostgresSettings
@@ -105,7 +105,7 @@ class Arena:
     def work(self, how: Guarantee | Naive, dsn: str | None = None, **options: Any) -> Work:
         return Work(replace(self.settings, dsn=dsn or self.dsn), how, **options)
 
-    def crash(self, point: Point, deed: Deed) -> CrashPoint | MidCopy:
+    def crash(self, point: Point, deed: CrashAction) -> CrashPoint | MidCopy:
         if point is Point.IN_MID_COPY:
             return MidCopy(2, deed, self.witness, time=2)
         return CrashPoint(Step(point.value), ORDERS, deed, self.witness, time=2)

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.audit.compare import Verdict
 from fencepost.guarantee import Guarantee
-from fencepost.lab.crash import Deed
+from fencepost.lab.crash import CrashAction
 from sweep.arena import AMISS, DOUBLED, EXACTLY_ONCE_IN_THE_GATE, NOTHING, Arena, Point
 from sweep.work import PART, Naive
 
@@ -16,7 +16,7 @@ from sweep.work import PART, Naive
 @pytest.mark.parametrize("point", Point)
 @pytest.mark.parametrize("guarantee", EXACTLY_ONCE_IN_THE_GATE)
 def test_a_killed_writer_leaves_what_its_guarantee_allows(arena: Arena, guarantee: Guarantee, point: Point) -> None:
-    killed = arena.start(arena.work(guarantee, crash=arena.crash(point, Deed.KILL)))
+    killed = arena.start(arena.work(guarantee, crash=arena.crash(point, CrashAction.KILL)))
     assert arena.end(killed).code == -signal.SIGKILL
     assert arena.acted() == [killed.pid]
     successor = arena.run(arena.work(guarantee))
@@ -34,7 +34,7 @@ def test_a_killed_writer_leaves_what_its_guarantee_allows(arena: Arena, guarante
     ],
 )
 def test_control_a_naive_writer_doubles(arena: Arena, how: Naive, point: Point, expected: tuple[int, int]) -> None:
-    killed = arena.start(arena.work(how, crash=arena.crash(point, Deed.KILL)))
+    killed = arena.start(arena.work(how, crash=arena.crash(point, CrashAction.KILL)))
     assert arena.end(killed).code == -signal.SIGKILL
     assert arena.acted() == [killed.pid]
     assert arena.run(arena.work(how)).code == 0

@@ -13,7 +13,7 @@ import pytest
 
 from fencepost.errors import Fenced
 from fencepost.guarantee import Guarantee
-from fencepost.lab.crash import CrashPoint, Deed
+from fencepost.lab.crash import CrashAction, CrashPoint
 from fencepost.local import Stack
 from fencepost.machine.process import until
 from fencepost.model import Merge, Mode, Step, TopicPartition
@@ -58,7 +58,7 @@ def test_a_killed_writer_leaves_the_right_row_of_every_key(
 ) -> None:
     """What at-least-once repeats makes no difference; what at-most-once loses is lost."""
     arena = keyed(mode)
-    killed = arena.start(arena.work(guarantee, crash=arena.crash(point, Deed.KILL)))
+    killed = arena.start(arena.work(guarantee, crash=arena.crash(point, CrashAction.KILL)))
     assert arena.end(killed).code == -signal.SIGKILL
     assert arena.acted() == [killed.pid]
     successor = arena.run(arena.work(guarantee))
@@ -80,7 +80,7 @@ def test_a_zombie_neither_blocks_its_successor_nor_writes_behind_its_back(
 ) -> None:
     """Between its write and its commit it holds the rows that its successor needs: so its connection is ended."""
     arena = keyed(Mode.UPSERT)
-    zombie = arena.start_and_stall(arena.work(Guarantee.EXACTLY_ONCE, crash=arena.crash(point, Deed.STOP)))
+    zombie = arena.start_and_stall(arena.work(Guarantee.EXACTLY_ONCE, crash=arena.crash(point, CrashAction.STOP)))
     successor = arena.run(arena.work(Guarantee.EXACTLY_ONCE))
     assert (successor.code, successor.troubles) == (0, []), successor.errors
     assert arena.wake(zombie).code == Fenced.exit_code
@@ -93,7 +93,7 @@ def test_a_member_that_is_stopped_with_merged_rows_in_its_hands_is_ended_by_its_
     """Members end only what is stuck: this one holds rows, and no position yet."""
     arena = keyed(Mode.UPSERT)
     arena.settings = replace(arena.settings, members=True)
-    crash = arena.crash(Point.AFTER_THE_WRITE, Deed.STOP)
+    crash = arena.crash(Point.AFTER_THE_WRITE, CrashAction.STOP)
     zombie = arena.start_and_stall(arena.work(Guarantee.EXACTLY_ONCE, crash=crash))
     idle = (
         "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction' AND application_name = "
@@ -113,7 +113,7 @@ def test_what_a_zombie_writes_late_under_at_least_once_changes_no_row(
 ) -> None:
     """It stood before its first row, so nobody could end its connection; it writes before its advance is refused."""
     arena = keyed(mode)
-    crash = replace(arena.crash(Point.BEFORE_THE_FIRST_ROW, Deed.STOP), time=1)
+    crash = replace(arena.crash(Point.BEFORE_THE_FIRST_ROW, CrashAction.STOP), time=1)
     zombie = arena.start_and_stall(arena.work(Guarantee.AT_LEAST_ONCE, crash=crash))
     successor = arena.run(arena.work(Guarantee.AT_LEAST_ONCE))
     assert successor.code == 0, successor.errors
@@ -128,7 +128,9 @@ def test_two_processes_with_the_same_keys_get_along(keyed: Callable[[Mode], Aren
     arena.settings = replace(arena.settings, members=True)
     rivals = []
     for partition in (ORDERS, OTHER):
-        crash = CrashPoint(Step.STARTED, partition, Deed.STOP, arena.witness.with_suffix(f".{partition.partition}"))
+        crash = CrashPoint(
+            Step.STARTED, partition, CrashAction.STOP, arena.witness.with_suffix(f".{partition.partition}")
+        )
         work = arena.work(Guarantee.EXACTLY_ONCE, crash=crash, partition=partition, events=events, keys=keys)
         rivals.append(arena.start(work))
     for rival in rivals:

@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from fencepost.errors import Fenced, Refused
 from fencepost.guarantee import Guarantee
-from fencepost.lab.crash import Deed
+from fencepost.lab.crash import CrashAction
 from fencepost.sinks.postgres import PostgresStore, ledger
 from fencepost.sinks.postgres.connection import writer_name
 from sweep.arena import NOTHING, Arena, Point
@@ -57,7 +57,7 @@ def roles(arena: Arena) -> Iterator[list[Role]]:
 def test_few_rights_are_enough_to_write_and_to_take_over_from_a_stopped_writer(arena: Arena, roles: list[Role]) -> None:
     role, _ = roles
     role.grant()
-    crash = arena.crash(Point.AFTER_THE_ADVANCE, Deed.STOP)
+    crash = arena.crash(Point.AFTER_THE_ADVANCE, CrashAction.STOP)
     zombie = arena.start_and_stall(arena.work(EXACTLY_ONCE, dsn=role.dsn, crash=crash))
     successor = arena.run(arena.work(EXACTLY_ONCE, dsn=role.dsn))
     assert (successor.code, successor.troubles) == (0, []), successor.errors
@@ -69,7 +69,7 @@ def test_writers_of_another_role_are_left_alone_and_the_error_says_what_to_do(ar
     theirs, ours = roles
     theirs.grant()
     ours.grant()
-    crash = arena.crash(Point.AFTER_THE_ADVANCE, Deed.STOP)
+    crash = arena.crash(Point.AFTER_THE_ADVANCE, CrashAction.STOP)
     stopped = arena.start_and_stall(arena.work(EXACTLY_ONCE, dsn=theirs.dsn, crash=crash))
     refused = arena.run(arena.work(EXACTLY_ONCE, dsn=ours.dsn))
     assert refused.code == Refused.exit_code

@@ -13,7 +13,7 @@ import pytest
 from fencepost.audit.compare import Verdict
 from fencepost.errors import Fenced
 from fencepost.guarantee import Guarantee
-from fencepost.lab.crash import Deed
+from fencepost.lab.crash import CrashAction
 from fencepost.model import Tenure
 from fencepost.sinks.postgres import PostgresStore
 from fencepost.sinks.postgres.connection import writer_name
@@ -26,7 +26,7 @@ from sweep.work import ORDERS, SPAN, Naive
 def test_a_zombie_neither_blocks_its_successor_nor_writes_behind_its_back(
     arena: Arena, guarantee: Guarantee, point: Point
 ) -> None:
-    zombie = arena.start_and_stall(arena.work(guarantee, crash=arena.crash(point, Deed.STOP)))
+    zombie = arena.start_and_stall(arena.work(guarantee, crash=arena.crash(point, CrashAction.STOP)))
     successor = arena.run(arena.work(guarantee))
     assert successor.code == 0, successor.errors
     assert successor.troubles == []
@@ -38,7 +38,7 @@ def test_a_zombie_neither_blocks_its_successor_nor_writes_behind_its_back(
 
 @pytest.mark.parametrize("point", [Point.BEFORE_THE_FIRST_ROW, Point.AFTER_THE_WRITE])
 def test_control_a_naive_zombie_doubles(arena: Arena, point: Point) -> None:
-    zombie = arena.start_and_stall(arena.work(Naive.RETRY, crash=arena.crash(point, Deed.STOP)))
+    zombie = arena.start_and_stall(arena.work(Naive.RETRY, crash=arena.crash(point, CrashAction.STOP)))
     assert arena.run(arena.work(Naive.RETRY)).code == 0
     assert arena.wake(zombie).code == 0
     assert arena.lost_and_doubled() == (0, 2 * SPAN)
@@ -56,7 +56,7 @@ def test_where_no_position_has_moved_yet_the_owners_token_alone_tells_them_apart
     arena: Arena, guarantee: Guarantee, amiss: tuple[int, int]
 ) -> None:
     """Both stand before their first row: the takeover found no writer to end."""
-    crash = replace(arena.crash(Point.BEFORE_THE_FIRST_ROW, Deed.STOP), time=1)
+    crash = replace(arena.crash(Point.BEFORE_THE_FIRST_ROW, CrashAction.STOP), time=1)
     zombie = arena.start_and_stall(arena.work(guarantee, crash=crash))
     successor = arena.start(arena.work(guarantee, crash=replace(crash, witness=arena.witness.with_suffix(".2"))))
     arena.await_stopped(successor)
@@ -68,8 +68,8 @@ def test_where_no_position_has_moved_yet_the_owners_token_alone_tells_them_apart
 
 def test_a_zombie_that_wakes_up_does_not_disturb_its_successor(arena: Arena) -> None:
     guarantee = Guarantee.EXACTLY_ONCE
-    zombie = arena.start_and_stall(arena.work(guarantee, crash=arena.crash(Point.AFTER_THE_COMMIT, Deed.STOP)))
-    crash = arena.crash(Point.AFTER_THE_ADVANCE, Deed.STOP)
+    zombie = arena.start_and_stall(arena.work(guarantee, crash=arena.crash(Point.AFTER_THE_COMMIT, CrashAction.STOP)))
+    crash = arena.crash(Point.AFTER_THE_ADVANCE, CrashAction.STOP)
     successor = arena.start(
         arena.work(guarantee, crash=replace(crash, witness=arena.witness.with_suffix(".2"), time=1))
     )

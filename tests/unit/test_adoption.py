@@ -24,7 +24,7 @@ def test_the_last_committed_batch_counts_and_one_that_was_begun_is_told(tmp_path
     offsets = {0: ['{"orders":{"0":5}}'], 1: ['{"orders":{"0":9,"1":4}}'], 2: ['{"orders":{"0":12,"1":6}}']}
     found = of_checkpoint(checkpoint(tmp_path, [0, 1], offsets), ["orders"])
     assert found.positions == {"orders": {0: 9, 1: 4}}
-    assert "batch 2 was begun and not committed" in found.warning
+    assert "batch 2 was started but not committed" in found.warning
 
 
 def test_of_several_sources_the_one_with_the_topic_counts(tmp_path: Path) -> None:
@@ -36,11 +36,11 @@ def test_of_several_sources_the_one_with_the_topic_counts(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("commits", "offsets", "version", "reason"),
     [
-        ([], {0: ['{"orders":{"0":5}}']}, "v1", "no batch that was committed"),
-        ([1], {0: ['{"orders":{"0":5}}']}, "v1", "its offsets are not there"),
+        ([], {0: ['{"orders":{"0":5}}']}, "v1", "no committed batch"),
+        ([1], {0: ['{"orders":{"0":5}}']}, "v1", "its offsets are missing"),
         ([0], {0: ['{"returns":{"0":5}}']}, "v1", "does not read orders"),
         ([0], {0: ['{"orders":{"0":5}}']}, "v9", "format 'v9'"),
-        ([0], {0: ["junk"]}, "v1", "not one of Spark's"),
+        ([0], {0: ["junk"]}, "v1", "not a Spark offset file"),
     ],
 )
 def test_what_is_no_use_is_refused(

@@ -266,7 +266,7 @@ def test_an_event_of_nobody_is_refused(tmp_path: Path, line: dict[str, Any]) -> 
 def test_other_tools_lines_are_counted_and_a_file_of_nothing_else_is_no_journal(tmp_path: Path) -> None:
     other: list[dict[str, Any]] = [{"level": "info"}, {"name": "consumer_poll"}, {}]
     assert written(tmp_path, HEAD, *other, {"sent": [1, 1]}).ignored == 3
-    with pytest.raises(Usage, match="no line of it"):
+    with pytest.raises(Usage, match="it has no line"):
         written(tmp_path, *other)
     with pytest.raises(Usage, match="cannot be read"):
         read_journals([tmp_path])

@@ -56,7 +56,7 @@ def test_a_page_of_others_stays_as_it_is(tmp_path: Path) -> None:
     write_page(audit_of("orders"), "orders", tmp_path)
     write_page(audit_of(SURROGATE), SURROGATE, tmp_path)
     (tmp_path / "index.html").write_text("<h1>my site</h1>")
-    with pytest.raises(Usage, match="is no report of an audit: it was left as it is"):
+    with pytest.raises(Usage, match="is not an audit report: it was not changed"):
         write_page(audit_of("orders"), "orders", tmp_path)
     assert (tmp_path / "index.html").read_text() == "<h1>my site</h1>"
     for folder in (tmp_path / "index.html", Path("/dev/null/x")):

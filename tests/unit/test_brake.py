@@ -1,4 +1,4 @@
-"""When bad records are put aside, and when there are so many that the run stops."""
+"""When bad records are dead-lettered, and when there are so many that the run stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command ends: one line and a code for every error, also for one that nobody foresaw; output is never lost."""
+"""How a command ends: one line and a code for every error, also for an unexpected one; output is never lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def unforeseen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unforeseen")
 @pytest.mark.parametrize(("words", "code"), [(["doctor"], 6), (["audit", "--topic", "t", "--sink", "topic:s"], 5)])
-def test_an_error_that_nobody_foresaw_is_one_line_with_a_code_of_its_own(
+def test_an_unexpected_error_is_one_line_with_a_code_of_its_own(
     words: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert end_of(*words) == code
@@ -67,11 +67,11 @@ def test_an_error_with_several_lines_cannot_pass_for_several_errors(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> None:
-        raise Refused("no\nfencepost: all is well\r\x1b[1A", "mend it")
+        raise Refused("no\nfencepost: all is well\r\x1b[1A", "fix it")
 
     monkeypatch.setattr("fencepost.local.running", refuse)
     assert end_of("doctor") == 1
-    assert capsys.readouterr().err == "fencepost: no\n  fencepost: all is well\\r\\x1b[1A: mend it\n"
+    assert capsys.readouterr().err == "fencepost: no\n  fencepost: all is well\\r\\x1b[1A: fix it\n"
 
 
 @pytest.mark.parametrize("text", [text for text in TEXTS.values() if "\x00" not in text and text])

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from fencepost.errors import FencepostError, Refused, Unreachable, Usage
-from fencepost.kafka.errors import Existing, Forbidden, Missing, NotLetIn, failure
+from fencepost.kafka.errors import AuthenticationFailed, Existing, Forbidden, Missing, failure
 
 EVERY_CODE = {
     name: code for name in dir(KafkaError) if name.isupper() and isinstance(code := getattr(KafkaError, name), int)
@@ -75,8 +75,8 @@ WRONG_PASSWORD = KafkaError(KafkaError._AUTHENTICATION, "h:1/bootstrap: SASL aut
         (KafkaError._TIMED_OUT, Unreachable),
         (KafkaError.REQUEST_TIMED_OUT, Unreachable),
         (KafkaError.COORDINATOR_NOT_AVAILABLE, Unreachable),
-        (KafkaError._AUTHENTICATION, NotLetIn),
-        (KafkaError._SSL, NotLetIn),
+        (KafkaError._AUTHENTICATION, AuthenticationFailed),
+        (KafkaError._SSL, AuthenticationFailed),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, Forbidden),
         (KafkaError.GROUP_AUTHORIZATION_FAILED, Forbidden),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, Missing),
@@ -116,8 +116,8 @@ def test_silence_is_told_with_the_server_and_what_the_connection_ran_into() -> N
 
 def test_silence_after_wrong_credentials_is_about_the_credentials() -> None:
     error = failure(KafkaError(KafkaError._TIMED_OUT), "topic orders", "h:1", WRONG_PASSWORD)
-    assert type(error) is NotLetIn
-    assert "does not let us in" in error.message
+    assert type(error) is AuthenticationFailed
+    assert "refused authentication" in error.message
     assert "sasl" in error.remedy
 
 

@@ -44,7 +44,7 @@ def test_what_would_do_nothing_when_it_is_called_is_refused_before_anything_move
 @pytest.mark.parametrize("handler", [coroutine, async_generator, generator])
 @pytest.mark.filterwarnings("error")
 def test_what_only_promises_to_do_it_is_refused_when_it_is_called(handler: Any) -> None:
-    with pytest.raises(Usage, match="nothing of it has run"):
+    with pytest.raises(Usage, match="none of its code has run"):
         call(handler, EVENTS, 3, Flag())
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.engines.listener import Left
+from fencepost.engines.listener import NotDrained
 from fencepost.engines.python import drained
-from fencepost.engines.python.drained import GRACE_SECONDS, LOOK_SECONDS, Goal, Others
+from fencepost.engines.python.drained import GRACE_SECONDS, LOOK_SECONDS, EndOffsets, OtherMembers
 from fencepost.errors import Unreachable
 from fencepost.model import TopicPartition
 
@@ -33,8 +33,8 @@ class Story:
             bounds=lambda _: (dict.fromkeys(ends, 0), ends),
             stable_ends=lambda _: ends,
         )
-        goal = Goal(topic, self._stands, lambda: True)
-        self.others = Others(goal, lambda: self.holders, SESSION, self.told.append)
+        goal = EndOffsets(topic, self._stands, lambda: True)
+        self.others = OtherMembers(goal, lambda: self.holders, SESSION, self.told.append)
 
     def _stands(self) -> Mapping[TopicPartition, int]:
         if self.stands is None:
@@ -64,10 +64,12 @@ def test_what_nobody_carries_is_waited_for_as_long_as_a_session_lasts(monkeypatc
     assert not story.decided(ONE)
     assert not story.decided(ONE, after=SESSION)
     assert story.decided(ONE, after=GRACE_SECONDS + 1)
-    assert story.others.left == Left({TWO: 6}, False, {TWO: "two"})
-    assert story.told == [
-        "6 offsets waiting in orders/1 (held by two): waiting until they are carried, or given to us, for 11 s"
-    ]
+    assert story.others.left == NotDrained({TWO: 6}, False, {TWO: "two"})
+    (said,) = story.told
+    assert said == (
+        "6 offsets left in orders/1 (assigned to two): waiting up to 11 s until they are processed, or assigned to "
+        "this member"
+    )
 
 
 def test_what_was_given_to_us_meanwhile_is_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +84,7 @@ def test_a_member_that_moves_is_left_with_its_rest(monkeypatch: pytest.MonkeyPat
     assert not story.decided(ONE)
     story.stands = {ONE: 10, TWO: 5, THREE: 10}
     assert story.decided(ONE)
-    assert story.others.left == Left({TWO: 5}, True, {TWO: "two"})
+    assert story.others.left == NotDrained({TWO: 5}, True, {TWO: "two"})
 
 
 def test_one_that_moves_says_nothing_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +102,7 @@ def test_a_partition_that_nobody_holds_is_in_no_hands(monkeypatch: pytest.Monkey
     assert not story.decided(ONE)
     story.stands = {ONE: 10, TWO: 5, THREE: 10}  # by whom?
     assert not story.decided(ONE)
-    assert "held by nobody" in str(story.others.left)
+    assert "assigned to nobody" in str(story.others.left)
 
 
 def test_looks_are_rare_and_trouble_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def test_nobody_counts_without_it() -> None:
     """But for numbers that are never one."""
     never_one = {
         "rules/brake.py",
-        "engines/spark/left_out.py",
+        "engines/spark/excluded.py",
         "producing/callbacks.py",
         "cli/audit.py",
         "demo/story.py",

@@ -15,7 +15,7 @@ import pytest
 
 from fencepost.delivery import deliver
 from fencepost.guarantee import Guarantee
-from fencepost.lab.crash import Crash, CrashPoint, Deed, MidCopy, Visit, visits
+from fencepost.lab.crash import Crash, CrashAction, CrashPoint, MidCopy, Visit, visits
 from fencepost.machine import process
 from fencepost.model import Batch, Span, Step, Tenure, TopicPartition
 from fencepost.sinks.memory.store import MemoryStore
@@ -35,7 +35,7 @@ def batch(partition: TopicPartition = ORDERS, rows: Any = ()) -> Batch[Any]:
 
 
 def test_it_acts_at_its_step_of_its_partition_only(witness: Path) -> None:
-    point = CrashPoint(Step.WRITTEN, ORDERS, Deed.FAIL, witness)
+    point = CrashPoint(Step.WRITTEN, ORDERS, CrashAction.FAIL, witness)
     point(Step.STARTED, batch())
     point(Step.WRITTEN, batch(RETURNS))
     assert visits(witness) == []
@@ -45,7 +45,7 @@ def test_it_acts_at_its_step_of_its_partition_only(witness: Path) -> None:
 
 
 def test_it_acts_once_and_counts_over_copies_of_itself(witness: Path) -> None:
-    point = CrashPoint(Step.WRITTEN, ORDERS, Deed.FAIL, witness, time=2)
+    point = CrashPoint(Step.WRITTEN, ORDERS, CrashAction.FAIL, witness, time=2)
     copies = [pickle.loads(pickle.dumps(point)) for _ in range(3)]  # noqa: S301 (our own bytes)
     copies[0](Step.WRITTEN, batch())
     with pytest.raises(Crash):
@@ -55,17 +55,17 @@ def test_it_acts_once_and_counts_over_copies_of_itself(witness: Path) -> None:
 
 
 def test_in_the_middle_of_the_rows_some_have_gone_and_others_have_not(witness: Path) -> None:
-    rows = MidCopy(2, Deed.FAIL, witness).rows("abcd")
+    rows = MidCopy(2, CrashAction.FAIL, witness).rows("abcd")
     assert [next(rows), next(rows)] == ["a", "b"]
     with pytest.raises(Crash, match="after 2 record batches"):
         next(rows)
-    assert "".join(MidCopy(2, Deed.FAIL, witness).rows("abcd")) == "abcd"  # not a second time
+    assert "".join(MidCopy(2, CrashAction.FAIL, witness).rows("abcd")) == "abcd"  # not a second time
 
 
 def test_the_last_rows_may_be_the_ones_it_acts_after(witness: Path) -> None:
     with pytest.raises(Crash):
-        list(MidCopy(4, Deed.FAIL, witness).rows("abcd"))
-    assert "".join(MidCopy(9, Deed.FAIL, witness).rows("abcd")) == "abcd"
+        list(MidCopy(4, CrashAction.FAIL, witness).rows("abcd"))
+    assert "".join(MidCopy(9, CrashAction.FAIL, witness).rows("abcd")) == "abcd"
 
 
 def test_a_failure_is_not_taken_for_an_answer_of_the_sink(witness: Path) -> None:
@@ -73,7 +73,9 @@ def test_a_failure_is_not_taken_for_an_answer_of_the_sink(witness: Path) -> None
     tenure = store.take_over("shop", uuid4(), {ORDERS: 0}, {})
     events: Batch[Any] = Batch({ORDERS: Span(0, 3)}, range(3), tenure)
     with pytest.raises(Crash):
-        deliver(Guarantee.EXACTLY_ONCE, events, store, store, CrashPoint(Step.ADVANCED, ORDERS, Deed.FAIL, witness))
+        deliver(
+            Guarantee.EXACTLY_ONCE, events, store, store, CrashPoint(Step.ADVANCED, ORDERS, CrashAction.FAIL, witness)
+        )
     assert store.positions("shop") == {ORDERS: 0}
 
 
@@ -93,14 +95,14 @@ def start(point: CrashPoint) -> subprocess.Popen[str]:
 
 
 def test_a_killed_process_has_left_its_witness(witness: Path) -> None:
-    child = start(CrashPoint(Step.WRITTEN, ORDERS, Deed.KILL, witness))
+    child = start(CrashPoint(Step.WRITTEN, ORDERS, CrashAction.KILL, witness))
     said, _ = child.communicate(timeout=30)
     assert (child.returncode, said) == (-signal.SIGKILL, "")
     assert visits(witness) == [Visit(child.pid, "written of shop: orders/0 [0, 3)", True)]
 
 
 def test_a_stopped_process_goes_on_when_it_is_continued(witness: Path) -> None:
-    child = start(CrashPoint(Step.WRITTEN, ORDERS, Deed.STOP, witness))
+    child = start(CrashPoint(Step.WRITTEN, ORDERS, CrashAction.STOP, witness))
     try:
         identity = process.identify(child.pid)
         assert identity

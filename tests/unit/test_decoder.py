@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fencepost.rows.json_documents import MOST_DEEP, NotOfTheSchema
+from fencepost.rows.json_documents import MOST_DEEP, SchemaMismatch
 from fencepost.rows.json_fields import parse_fields, parse_value
 from support.hostile import JSON_VALUES, VALUES, value_with
 
@@ -35,7 +35,7 @@ def verdict(value: bytes | None) -> bool:
     """Is it good? Then Arrow takes what was made of it."""
     try:
         row = parse_value(value, FIELDS)
-    except NotOfTheSchema as bad:
+    except SchemaMismatch as bad:
         str(bad).encode()  # so that it can be told, and stored
         return False
     for field, made in zip(FIELDS, row, strict=True):

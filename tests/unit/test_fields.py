@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.errors import Usage
-from fencepost.rows.json_documents import NotOfTheSchema
+from fencepost.rows.json_documents import SchemaMismatch
 from fencepost.rows.json_fields import parse_fields, parse_value
 
 
@@ -98,13 +98,13 @@ def test_values_of_each_type(kind: str, text: str, expected: object) -> None:
     ],
 )
 def test_values_that_are_not_of_their_type(kind: str, text: str) -> None:
-    with pytest.raises(NotOfTheSchema):
+    with pytest.raises(SchemaMismatch):
         parsed(f"v {kind}", f'{{"v": {text}}}'.encode())
 
 
 @pytest.mark.parametrize("value", [b"", b"[1]", b'{"v": 1} {"v": 2}', b'{"v": 1', b"\xff", b"7", b'{"v": "\xff"}'])
 def test_values_that_are_not_one_json_object(value: bytes) -> None:
-    with pytest.raises(NotOfTheSchema):
+    with pytest.raises(SchemaMismatch):
         parsed("v string", value)
 
 

@@ -33,7 +33,7 @@ FATAL = """2025-01-01 10:00:00 UTC [1] LOG:  starting PostgreSQL 18
             "java.lang.OutOfMemoryError: heap",
         ),
         ("initdb: error: could not create directory\n", "could not create directory"),
-        ("", "it said nothing"),
+        ("", "no output"),
     ],
 )
 def test_the_last_complaint_is_told(tmp_path: Path, text: str, reason: str) -> None:
@@ -49,7 +49,7 @@ def test_what_was_said_before_this_start_is_not(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text(TAKEN)
     start = diagnosis.sizes([log])
-    assert diagnosis.explain(start) == f"it said nothing (see {log})"
+    assert diagnosis.explain(start) == f"no output (see {log})"
     with log.open("a") as more:
         more.write("[x] ERROR something new (y)\n")
     assert diagnosis.explain(start) == f"something new (y) (see {log})"

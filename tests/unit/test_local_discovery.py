@@ -26,7 +26,7 @@ def test_the_nearest_with_a_stack_is_meant(project: Path) -> None:
     for folder in (project, project / "deep"):
         home = folder / ".fencepost"
         home.mkdir()
-        state.save(home, state.anew(home))
+        state.save(home, state.new(home))
         assert nearest_home() == home
     assert running() is None  # nothing of it is alive
 

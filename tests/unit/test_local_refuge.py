@@ -67,7 +67,7 @@ def test_out_of_reach_it_is_put_where_its_user_can_go(tmp_path: Path, system_fol
 def test_a_link_to_anywhere_else_is_not_followed(tmp_path: Path, system_folder: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "postgres").symlink_to(tmp_path / "precious")
-    with pytest.raises(Usage, match="did not make"):
+    with pytest.raises(Usage, match="did not create"):
         postgres_as_root.data_folder(tmp_path, postgres_as_root.account())
     postgres_as_root.remove(tmp_path)
     assert (tmp_path / "precious").exists()
@@ -87,7 +87,7 @@ def test_a_folder_that_another_could_have_put_there_is_refused(tmp_path: Path, s
         if trap == "owned":
             os.chown(base, STRANGER.uid, STRANGER.gid)
     tmp_path.chmod(0o700)
-    with pytest.raises(Usage, match="only root can write to"):
+    with pytest.raises(Usage, match="writable by others than root"):
         postgres_as_root.data_folder(tmp_path, postgres_as_root.account())
 
 

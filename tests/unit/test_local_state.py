@@ -43,7 +43,7 @@ class Heard(Silent):
 
 
 def remembered(home: Path) -> state.State:
-    found = state.anew(home)
+    found = state.new(home)
     found.tuning = Tuning(True, {"a": "b"}, {"broker-1/CLIENT": 7})
     found.nodes["broker-1"].ports = {"CLIENT": 9091}
     found.nodes["broker-1"].process = Identity(42, "boot/1")
@@ -81,7 +81,7 @@ def test_a_new_state_belongs_to_the_data_that_is_there(tmp_path: Path) -> None:
     data = tmp_path / "kafka" / "broker-2" / "data"
     data.mkdir(parents=True)
     (data / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=2\n")
-    assert state.anew(tmp_path).cluster_id == "abc"
+    assert state.new(tmp_path).cluster_id == "abc"
 
 
 @contextmanager

@@ -190,6 +190,6 @@ def test_ten_bad_records_in_a_row_stop_a_run_unless_it_is_told_to_go_on() -> Non
     assert "nothing to refuse" in too_early
 
 
-def test_an_error_that_nobody_foresaw_is_never_right() -> None:
+def test_an_unexpected_error_is_never_right() -> None:
     (told,) = world(PLAIN, record(1, BAD)).ran(ended(0, "UnicodeEncodeError"))
     assert "it ended with UnicodeEncodeError" in told

@@ -199,7 +199,7 @@ def test_a_gap_that_is_told_again_after_a_crash_counts_once() -> None:
     assert run(Gappy(Memory(), [Unknown("no answer")])).skipped == 5
 
 
-def test_what_a_person_must_mend_is_not_retried() -> None:
+def test_what_a_person_must_fix_is_not_retried() -> None:
     with pytest.raises(ValueError, match="bug"):
         run(StoryEngine(Memory(), [ValueError("a bug")]))
 

@@ -73,7 +73,7 @@ def test_records_that_are_gone_and_partitions_that_do_not_exist_are_named_with_t
         both.positions({**ORDERS, at("refunds", 3): 1}, "earliest")
 
 
-def test_a_topic_that_was_made_anew_is_named(ids: dict[str, str]) -> None:
+def test_a_topic_that_was_created_again_is_named(ids: dict[str, str]) -> None:
     both = reader("orders", "refunds")
     assert both.require_same() == list(BOUNDS)
     ids["refunds"] = "c"
@@ -84,7 +84,7 @@ def test_a_topic_that_was_made_anew_is_named(ids: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("start", "problem"),
     [
-        ({0: 6}, "of which topic"),
+        ({0: 6}, "which topic"),
         ({"refunds": {1: 4}}, "refunds/1, which does not exist"),
         ({"gifts": {0: 4}}, "gifts/0, which does not exist"),
         ({"orders": {0: 4}}, "orders/0 holds the offsets 5 to 20, not 4"),

@@ -42,7 +42,7 @@ def test_a_batch_ends_when_its_values_are_large() -> None:
     assert [len(batch.events) for batch in found] == [3, 3, 3, 1]
 
 
-def test_after_an_attempt_that_was_cut_short_a_batch_begins_anew_and_goes_on() -> None:
+def test_after_an_attempt_that_was_cut_short_a_batch_begins_again_and_goes_on() -> None:
     batch = Chunks(Reader(numbered_orders(25), None, Limits(records=20, chunk=6)), None)
     attempt = batch.chunks()
     assert numbers(next(attempt)) == [1, 2, 3, 4, 5, 6]
@@ -81,11 +81,11 @@ def test_an_event_carries_its_id_and_the_checksum_of_its_value() -> None:
 
 
 def test_our_own_headers_are_not_the_callers() -> None:
-    with pytest.raises(Usage, match="own"):
+    with pytest.raises(Usage, match="is reserved"):
         headers_of(b"", b"p:1", [(EVENT_ID, b"x")])
 
 
 @pytest.mark.parametrize("id_", ["", "a\nb", "x" * 1001])
 def test_an_id_fits_into_a_line(id_: str) -> None:
-    with pytest.raises(Usage, match="no id"):
+    with pytest.raises(Usage, match="is not a valid event id"):
         require_id(id_)

@@ -13,7 +13,7 @@ from fencepost.errors import PositionLost, Usage
 from fencepost.producing.sources.files import Files
 from fencepost.producing.sources.layouts import Layout
 from fencepost.producing.sources.lines import Reading
-from fencepost.producing.sources.source import Broken, Place
+from fencepost.producing.sources.source import BrokenLine, Place
 
 
 def values(source: Files, place: Place | None = None) -> list[bytes | None]:
@@ -169,11 +169,11 @@ class TestBrokenLine:
         source = Files(path)
         events = source.open(None)
         assert next(events).number == 1
-        with pytest.raises(Broken, match=r"a\.jsonl line 3: no JSON"):
+        with pytest.raises(BrokenLine, match=r"a\.jsonl line 3: not JSON"):
             next(events)
         assert source.place()["line"] == 2
         path.write_bytes(path.read_bytes().replace(b'{"id": \n', b'{"id": 2}\n'))
-        with pytest.raises(Broken, match="line 5: not UTF-8"):
+        with pytest.raises(BrokenLine, match="line 5: not UTF-8"):
             values(Files(path), source.place())
 
     def test_skipped_it_is_counted_and_the_others_keep_their_numbers(self, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ class TestCsv:
     def test_a_row_that_does_not_fit_is_broken(self, tmp_path: Path, row: str) -> None:
         path = tmp_path / "a.csv"
         path.write_text(f"id,name\n{row}\n")
-        with pytest.raises(Broken, match="line 2"):
+        with pytest.raises(BrokenLine, match="line 2"):
             values(Files(path))
 
     def test_an_unknown_key_is_refused_with_the_columns(self, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from fencepost.producing.sources.files import Files
 from fencepost.producing.sources.layouts import Layout
 from fencepost.producing.sources.lines import Reading
 from fencepost.producing.sources.piped import Piped
-from fencepost.producing.sources.source import Broken, Place
+from fencepost.producing.sources.source import BrokenLine, Place
 from support.hostile import DEEP, DIGITS, FILE_NAMES, JOURNALS, VALUES
 
 LINES = b"".join(b'{"id": %d}\n' % number for number in range(1_000))
@@ -113,7 +113,7 @@ class TestPacked:
         whole = pack(LINES + long)
         path = write(tmp_path / f"a.txt.{packing[:3].strip()}", whole[:-cut])
         for reading in (Reading(Layout.TEXT), Reading(Layout.TEXT, skip_broken=True)):
-            with pytest.raises(Broken, match=r"a\.txt.* cannot be read on"):
+            with pytest.raises(BrokenLine, match=r"a\.txt.* cannot be read further"):
                 values(path, reading)
 
     @pytest.mark.parametrize("content", [b"", b"\x1f", b"plain\n", b"\x28\xb5"])
@@ -127,7 +127,7 @@ class TestPacked:
     def test_damage_in_the_middle_is_an_error(self, tmp_path: Path) -> None:
         whole = bytearray(gzip.compress(os.urandom(100_000)))
         whole[50_000] ^= 0xFF
-        with pytest.raises(Broken, match="cannot be read on"):
+        with pytest.raises(BrokenLine, match="cannot be read further"):
             values(write(tmp_path / "a.gz", bytes(whole)), Reading(Layout.TEXT))
 
 
@@ -167,7 +167,7 @@ def test_what_is_there_and_is_no_file_is_refused_at_once(tmp_path: Path) -> None
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
         for path in (tmp_path / "fifo", tmp_path / "socket", Path("/dev/null"), Path("/dev/zero")):
-            with pytest.raises(Usage, match="cannot be read again: let standard input read it"):
+            with pytest.raises(Usage, match="cannot be read again: read it through standard input"):
                 Files(path)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for name in ("loop", "x" * 300, "nothing", "fifo/below"):
@@ -247,7 +247,7 @@ class TestLines:
             assert source.place()["line"] == 4
             assert source.place()["byte"] == path.stat().st_size
             if length > 99:
-                with pytest.raises(Broken, match="line 2: longer than 100 bytes"):
+                with pytest.raises(BrokenLine, match="line 2: longer than 100 bytes"):
                     values(path)
 
     def test_long_integers_are_events_and_keys(self, tmp_path: Path) -> None:
@@ -276,13 +276,13 @@ class TestLines:
         assert found[1:-1] in ([], [VALUES[name]])
 
     def test_nesting_that_is_too_deep_is_broken(self, tmp_path: Path) -> None:
-        with pytest.raises(Broken, match="line 1: no JSON: nested too deeply"):
+        with pytest.raises(BrokenLine, match="line 1: not JSON: nested too deeply"):
             values(write(tmp_path / "a.jsonl", b"[" * DEEP + b"]" * DEEP + b"\n"))
 
 
 class TestCsv:
     def test_a_column_that_is_there_twice_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(Broken, match="line 1: the column 'id' is there twice"):
+        with pytest.raises(BrokenLine, match="line 1: the column 'id' occurs twice"):
             values(write(tmp_path / "a.csv", b"id,name,id\n1,x,2\n"))
 
     def test_long_cells_and_nul_are_cells(self, tmp_path: Path) -> None:
@@ -303,14 +303,14 @@ class TestJournal:
     @pytest.mark.parametrize("name", JOURNALS)
     def test_a_file_that_is_no_journal_stays_as_it_is(self, tmp_path: Path, name: str) -> None:
         path = write(tmp_path / "precious", JOURNALS[name])
-        with pytest.raises(Usage, match="is no journal: it was left as it is"):
+        with pytest.raises(Usage, match="is not a journal: it was not changed"):
             Journal(path, "orders", "exactly-once")
         assert path.read_bytes() == JOURNALS[name]
 
     def test_what_is_no_file_is_refused_at_once(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo")
         for path in (tmp_path / "fifo", Path("/dev/null"), Path("/dev/full")):
-            with pytest.raises(Usage, match="is no file"):
+            with pytest.raises(Usage, match="is not a file"):
                 Journal(path, "orders", "exactly-once")
         for path in (tmp_path, tmp_path / "nowhere" / "journal", tmp_path / ("x" * 300)):
             with pytest.raises(Usage, match="cannot be written"):
@@ -357,5 +357,5 @@ def test_a_stream_counts_what_it_skips() -> None:
 def test_a_packed_stream_is_read_as_what_is_in_it_and_a_cut_one_is_an_error(packing: str) -> None:
     packed = PACKINGS[packing](LINES)
     assert len(list(Piped(io.BufferedReader(io.BytesIO(packed))).open(None))) == 1_000
-    with pytest.raises(FencepostError, match="standard input cannot be read on"):
+    with pytest.raises(FencepostError, match="standard input cannot be read further"):
         list(Piped(io.BufferedReader(io.BytesIO(packed[:-1]))).open(None))

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from fencepost.errors import Usage
 from fencepost.lab.proxy import Action, Api, Direction, Message, Rule, Statement, Witness
-from fencepost.lab.proxy.rules import Armed, Call, Rulebook
+from fencepost.lab.proxy.rules import ArmedRule, Call, RuleSet
 
 PRODUCE = Call("broker-1", "orders", (Api.PRODUCE,))
 COMMIT = Call("db", "writer", (Message.EXECUTE, Statement("commit")))
 REQUEST, RESPONSE = Direction.REQUEST, Direction.RESPONSE
 
 
-def dropping(**conditions: Any) -> Armed:
-    return Armed(Rule(action=Action.DROP, **conditions))
+def dropping(**conditions: Any) -> ArmedRule:
+    return ArmedRule(Rule(action=Action.DROP, **conditions))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_released_rule_fires_no_more() -> None:
 
 
 def test_the_first_rule_of_a_direction_takes_the_request() -> None:
-    rules = Rulebook()
+    rules = RuleSet()
     answers = rules.add(Rule(action=Action.RESET, direction=RESPONSE))
     first = rules.add(Rule(action=Action.FORWARD, count=1))
     second = rules.add(Rule(action=Action.DROP))
@@ -82,7 +82,7 @@ def test_the_first_rule_of_a_direction_takes_the_request() -> None:
 
 
 def test_cleared_rules_fire_no_more_and_keep_their_witness() -> None:
-    rules = Rulebook()
+    rules = RuleSet()
     number = rules.add(Rule(action=Action.DROP))
     rules.find(number).hit()
     rules.clear()

@@ -22,8 +22,9 @@ ACTS = re.compile(
     r"inate_backend\(\{|^UPDATE \{\} SET|keytool|openssl |kafka-[a-z-]+\.sh"
 )
 SETS = re.compile(
-    r"\bset (?:[a-z_]+[.:][ \w]|\{\}:|it to off)|\b(?:give|add) --[a-z]|\bleave (?:it (?:away|at)|--|tombstones:)|"
-    r"\bremove it, or|\bwithout (?:--|source\.)|^carry the column _from|\blower min\.|\bgive it replication|pool_mode|"
+    r"\bset (?:[a-z_]+[.:][ \w]|\{\}:|it to off)|\b(?:give|add) --[a-z]|\bleave (?:it at|tombstones:)|"
+    r"\bremove it, or|^remove (?:it(?:[:;]|, and|$)|--)|"
+    r": remove --|\bwithout (?:--|source\.)|^keep the column _from|\blower min\.|\bgive it replication|pool_mode|"
     r"\buse engine: |: --id|with a pipeline file of"
 )
 ONLY_LOOKS = re.compile(r"fencepost (?:group (?:list|describe)|topic (?:list|describe)|audit|(?:stack )?status)\b")

@@ -16,7 +16,7 @@ AT = TopicPartition("orders", 0)
         (Move(AT, 10, 4), 0, 6),
         (Move(AT, 10, 14), 4, 0),
         (Move(AT, None, 4), 0, 0),
-        (Move(AT, 10, 4, first=0), 4, 0),  # made anew: what was read up to 10 were other records
+        (Move(AT, 10, 4, first=0), 4, 0),  # created again: what was read up to 10 were other records
         (Move(AT, 10, 0, first=0), 0, 0),
         (Move(AT, None, 30, first=5), 25, 0),
     ],

@@ -29,7 +29,7 @@ def test_exactly_once_into_a_sink_without_positions_is_refused_with_the_nearest(
         require(Guarantee.EXACTLY_ONCE, sink_findings(PARQUET))
     assert refused.value.nearest is Guarantee.AT_LEAST_ONCE
     assert "parquet" in str(refused.value)
-    assert "at-least-once can be had here" in str(refused.value)
+    assert "at-least-once is possible here" in str(refused.value)
     require(Guarantee.AT_LEAST_ONCE, sink_findings(PARQUET))
 
 
@@ -124,11 +124,11 @@ def test_one_that_cannot_holds_where_nothing_comes_again(merge: Merge, provenanc
 
 def test_a_key_that_the_rows_do_not_have_is_refused_with_the_nearest() -> None:
     require_key(UPSERT, ["id", "v"], provenance=False)
-    with pytest.raises(Usage, match=r"key 'id' is no column of the rows \(idx, v\): did you mean 'idx'"):
+    with pytest.raises(Usage, match=r"key 'id' is not a column of the rows \(idx, v\): did you mean 'idx'"):
         require_key(UPSERT, ["idx", "v"], provenance=True)
-    with pytest.raises(Usage, match="order_by 'at' is no column"):
+    with pytest.raises(Usage, match="order_by 'at' is not a column"):
         require_key(Merge(Mode.UPSERT, ("id",), order_by="at"), ["id"], provenance=True)
-    with pytest.raises(Usage, match="tombstones: delete needs rows that know"):
+    with pytest.raises(Usage, match="tombstones: delete needs rows with provenance"):
         require_key(DELETING, ["id"], provenance=False)
 
 
@@ -148,7 +148,7 @@ def test_settings_that_break_the_way_to_the_reader_are_found_in_any_spelling(nam
     assert finding.reason.startswith(f"{name}={value}: ")
 
 
-def test_only_a_pipeline_that_may_lose_may_go_over_records_that_are_gone() -> None:
+def test_only_a_pipeline_that_may_lose_may_skip_records_that_are_gone() -> None:
     findings = list(reader_findings({"failOnDataLoss": "false"}))
     require(Guarantee.AT_MOST_ONCE, findings)
     for stricter in (Guarantee.AT_LEAST_ONCE, Guarantee.EXACTLY_ONCE):

@@ -174,7 +174,7 @@ def planted(folder: Path, victim: process.Identity | None = None) -> Path:
     """A home whose state names a process."""
     home = folder / ".fencepost"
     home.mkdir()
-    told = state.anew(home)
+    told = state.new(home)
     told.nodes["broker-1"].process = victim
     state.save(home, told)
     return home
@@ -267,5 +267,5 @@ def test_a_working_directory_that_is_gone_is_said(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(gone)
     gone.rmdir()
     for looking in (find, nearest_home):
-        with pytest.raises(Usage, match="does not exist any more"):
+        with pytest.raises(Usage, match="no longer exists"):
             looking()

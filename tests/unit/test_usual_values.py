@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from fencepost.rows import json_times
-from fencepost.rows.json_documents import MOST_DEEP, NotOfTheSchema, document_of
+from fencepost.rows.json_documents import MOST_DEEP, SchemaMismatch, document_of
 from fencepost.rows.json_fields import parse_fields, parse_value
 
 
@@ -51,7 +51,7 @@ def test_short_documents_are_read_like_long_ones(text: str) -> None:
     def read_document(value: str) -> object:
         try:
             return document_of(value.encode())
-        except NotOfTheSchema:
+        except SchemaMismatch:
             return None
 
     assert read_document(text) == read_document(text + " " * MOST_DEEP)
@@ -65,7 +65,7 @@ def test_a_decimal_has_no_more_digits_than_declared(number: str) -> None:
     fits = abs(Decimal(number)) < Decimal("99.995")
     try:
         (found,) = parse_value(f'{{"n": {number}}}'.encode(), fields)
-    except NotOfTheSchema:
+    except SchemaMismatch:
         assert not fits
     else:
         assert fits

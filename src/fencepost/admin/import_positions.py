@@ -19,14 +19,14 @@ from fencepost.spec import PipelineSpec
 
 
 @dataclass(frozen=True)
-class Found:
+class ImportedOffsets:
     """The next offset of each partition, by topic, and what to know before going on from there."""
 
     positions: Mapping[str, Mapping[int, int]]
     warning: str = ""
 
 
-def find(spec: PipelineSpec, origin: str) -> Found:
+def find(spec: PipelineSpec, origin: str) -> ImportedOffsets:
     """`group:NAME` or `checkpoint:FOLDER`."""
     kind, _, name = origin.partition(":")
     if kind == "group" and name:
@@ -37,21 +37,21 @@ def find(spec: PipelineSpec, origin: str) -> Found:
     raise Usage(f"--from {origin}: neither a group nor a checkpoint", "write group:NAME or checkpoint:FOLDER")
 
 
-def of_group(cluster: Cluster, group: str, topics: Collection[str]) -> Found:
+def of_group(cluster: Cluster, group: str, topics: Collection[str]) -> ImportedOffsets:
     """Raises Usage where its members are still at work: what they do from now on would be done twice.
 
     Unreachable where a transaction holds its offsets: it may be committed yet.
     """
     found = describe_group(cluster, group)
     if found.members:
-        raise Usage(f"group {group!r} has {count(len(found.members), 'member')} at work", "stop them first")
+        raise Usage(f"group {group!r} has {count(len(found.members), 'member')} active", "stop them first")
     stored: dict[str, dict[int, int]] = defaultdict(dict)
     for at, position in _settled(cluster, group).items():
         if at.topic in topics:
             stored[at.topic][at.partition] = position
     if not stored:
         raise Usage(f"group {group!r} has no offsets on {', '.join(topics)}", "see `fencepost group describe`")
-    return Found(stored)
+    return ImportedOffsets(stored)
 
 
 def _settled(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
@@ -59,19 +59,19 @@ def _settled(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
         return cluster.committed(group, stable=True)
     except Unreachable as trouble:
         raise Unreachable(
-            f"the offsets of group {group!r} cannot be had: {trouble.message}",
-            "a transaction may hold them, which ends after its transaction.timeout.ms: try again then",
+            f"the offsets of group {group!r} cannot be read: {trouble.message}",
+            "an open transaction may hold them until its transaction.timeout.ms is over: try again then",
         ) from trouble
 
 
-def of_checkpoint(folder: Path, topics: Collection[str]) -> Found:
+def of_checkpoint(folder: Path, topics: Collection[str]) -> ImportedOffsets:
     """The end of the last batch that Spark's query committed."""
     batches, commits = _numbers(folder / "offsets"), _numbers(folder / "commits")
     if not commits:
-        raise Usage(f"{folder} holds no batch that was committed", "name a query's checkpointLocation")
+        raise Usage(f"{folder} has no committed batch", "name a query's checkpointLocation")
     last = max(commits)
     if last not in batches:
-        raise Usage(f"{folder}: batch {last} is committed, and its offsets are not there", "is the checkpoint whole?")
+        raise Usage(f"{folder}: batch {last} is committed, but its offsets are missing", "is the checkpoint complete?")
     sources = _sources(folder / "offsets" / str(last))
     read = Counter(name for source in sources for name in source)
     if not any(read[topic] for topic in topics) or any(read[topic] > 1 for topic in topics):
@@ -79,14 +79,21 @@ def of_checkpoint(folder: Path, topics: Collection[str]) -> Found:
         raise Usage(f"{folder}: its query does not read {', '.join(topics)} once", f"it reads {there}")
     ends = {name: partitions for source in sources for name, partitions in source.items() if name in topics}
     begun = max(batches) > last
-    warning = f"batch {max(batches)} was begun and not committed: its rows may be in the sink already" if begun else ""
-    return Found({name: {int(number): offset for number, offset in end.items()} for name, end in ends.items()}, warning)
+    warning = (
+        f"batch {max(batches)} was started but not committed: its rows may be in the sink already" if begun else ""
+    )
+    return ImportedOffsets(
+        {name: {int(number): offset for number, offset in end.items()} for name, end in ends.items()}, warning
+    )
 
 
 def _folder(name: str) -> Path:
     parts = urlparse(name)
     if parts.scheme not in ("", "file"):
-        raise Usage(f"checkpoint:{name}: only folders of this machine are read", "copy it here, and name the copy")
+        raise Usage(
+            f"checkpoint:{name}: only local folders can be read",
+            "copy it to this machine, and give the path of the copy",
+        )
     folder = Path(url2pathname(parts.path)) if parts.scheme else Path(name)
     if not folder.is_dir():
         raise Usage(f"there is no folder {folder}")
@@ -101,11 +108,11 @@ def _sources(file: Path) -> list[dict[str, dict[str, int]]]:
     """A version, the batch's own facts, and then a line for each source: Kafka's are topics with their partitions."""
     version, _facts, *lines = file.read_text().splitlines()
     if version != "v1":
-        raise Usage(f"{file}: offsets of format {version!r}", "only v1 is known: set the positions with positions set")
+        raise Usage(f"{file}: offsets of format {version!r}", "only v1 is supported: use positions set instead")
     try:
         sources = [json.loads(line) for line in lines if line != "-"]
     except ValueError as error:
-        raise Usage(f"{file} is not one of Spark's: {error}") from error
+        raise Usage(f"{file} is not a Spark offset file: {error}") from error
     return [source for source in sources if isinstance(source, dict) and all(map(_is_topic, source.values()))]
 
 

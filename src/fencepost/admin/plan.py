@@ -22,9 +22,9 @@ from fencepost.sinks.kind import KeepsDeadLetters, require_able
 from fencepost.spec import EngineName, PipelineSpec
 
 READER_WHY = {
-    Guarantee.AT_MOST_ONCE: "each partition's position moves first and its rows are written then; a retry finds it "
+    Guarantee.AT_MOST_ONCE: "each partition's position moves first, then its rows are written; a retry finds it "
     "moved and skips",
-    Guarantee.AT_LEAST_ONCE: "each partition's rows are written first and its position moves then; a crash between "
+    Guarantee.AT_LEAST_ONCE: "each partition's rows are written first, then its position moves; a crash between "
     "repeats the span",
     Guarantee.EXACTLY_ONCE: "each partition's rows and its position are committed in one transaction, by "
     "compare-and-set under its owner's token",
@@ -32,14 +32,14 @@ READER_WHY = {
 DIRECT_WHY = {
     EngineName.SPARK: "every node of the plan keeps Kafka's partitions apart: one task is one partition and one "
     "transaction",
-    EngineName.PYTHON: "one batch is one partition's and one transaction; further runs of the same file share the "
-    "partitions out",
+    EngineName.PYTHON: "a batch is of one partition and one transaction; further runs of the same file share the "
+    "partitions",
 }
 STAGED_WHY = {
-    Guarantee.AT_MOST_ONCE: "a batch's rows are staged; all its positions move first and the rows are moved then; "
-    "after a crash between the batch is skipped",
-    Guarantee.AT_LEAST_ONCE: "a batch's rows are staged and moved first, and all its positions move then; a crash "
-    "between repeats the batch",
+    Guarantee.AT_MOST_ONCE: "a batch's rows are staged; all its positions move first, then the rows; after a crash "
+    "between the batch is skipped",
+    Guarantee.AT_LEAST_ONCE: "a batch's rows are staged and moved first, then all its positions; a crash between "
+    "repeats the batch",
     Guarantee.EXACTLY_ONCE: "a batch's rows are staged; then the driver moves them and all its positions in one "
     "transaction, by compare-and-set under its owner's token",
 }
@@ -49,14 +49,14 @@ OWN_EFFECTS = (
 )
 
 NO_PROVENANCE = (
-    "the rows will not know where they came from (the transform drops _from, or provenance is off): "
-    "the audit can check spans and rows per span, but not which record is missing"
+    "the rows have no provenance (the transform drops _from, or provenance is off): the audit can check spans and "
+    "rows per span, but not which record is missing"
 )
 
 
 ANY_OF_A_KEY = (
-    "the rows of a batch come in no order and do not know where they came from: of several rows of one key any may "
-    "win; carry _from, or max(_from), or give order_by"
+    "the rows of a batch have no order and no provenance: of several rows of one key any may win; keep _from, or "
+    "max(_from), or give order_by"
 )
 PARTITIONS_ADDED = (
     "a topic has more partitions than when it was read last: a key may go to another one now, and across partitions "
@@ -85,7 +85,7 @@ class Plan:
     path_why: str
     columns: Mapping[str, str]
     target: str
-    target_exists: bool | None = None  # None: not looked at
+    target_exists: bool | None = None  # None: not checked
     resume: Mapping[str, int] | None = None
     waiting: int | None = None
     warnings: list[str] = field(default_factory=list)
@@ -128,8 +128,8 @@ def _warnings(seen: Preview, merge: Merge | None, path: WritePath) -> list[str]:
     warnings = [] if seen.provenance else [NO_PROVENANCE]
     if seen.within_batch:
         warnings.append(
-            f"{seen.within_batch} sees the records of one batch only, and a batch ends where it happens to end: the "
-            "rows of two batches are not put together"
+            f"{seen.within_batch} sees the records of one batch only, and batch boundaries are arbitrary: rows of "
+            "two batches are not combined"
         )
     upsert = merge is not None and merge.mode is Mode.UPSERT and not merge.order_by
     if upsert and path is WritePath.STAGED and not seen.provenance:
@@ -150,9 +150,9 @@ def trial(spec: PipelineSpec) -> Preview:
 
 def _hops(spec: PipelineSpec, merge: Merge | None, path: WritePath) -> list[HopPlan]:
     function = spec.transform is not None and spec.transform.sql is None
-    gone = "stop the run" if spec.source.fail_on_data_loss else "are gone over, and counted"
+    gone = "stop the run" if spec.source.fail_on_data_loss else "are skipped and counted"
     return [
-        HopPlan("topic to reader", f"only committed records are read; records that are gone {gone}"),
+        HopPlan("topic to reader", f"only committed records are read; records that were deleted unread {gone}"),
         *([HopPlan("transform", OWN_EFFECTS)] if function else []),
         HopPlan("reader to sink", (READER_WHY if path is WritePath.DIRECT else STAGED_WHY)[spec.guarantee]),
         *([HopPlan("rows of one key", merge_why(merge, spec.guarantee))] if merge else []),
@@ -164,17 +164,20 @@ def _bad_records(spec: PipelineSpec) -> str:
     if spec.brake is None:
         return "one that cannot be decoded, cast or stored stops the run, with its offset; its batch does not land"
     kind = require_able(spec.sink.kind, KeepsDeadLetters, spec.sink.format, "keep dead letters")
-    return f"put aside into {kind.dead_letters(spec.job)}, with their batch; {spec.brake.rule}"
+    return f"written to {kind.dead_letters(spec.job)}, with their batch; {spec.brake.rule}"
 
 
 def merge_why(merge: Merge, guarantee: Guarantee) -> str:
     """Which row a key ends with, and which duplicates are covered by that."""
     key = ", ".join(merge.key)
-    covered = "this covers what a producer sent twice under one key" + (
+    covered = "this covers events that a producer sent twice under one key" + (
         ", and what the pipeline itself repeats after a crash" if guarantee is Guarantee.AT_LEAST_ONCE else ""
     )
     if merge.mode is Mode.DEDUPE:
-        return f"the first event of a ({key}) to land keeps the row; {covered}; not the same event under another key"
+        return (
+            f"the first event of a ({key}) to land keeps the row; {covered}; the same event under another key is "
+            "not covered"
+        )
     newest = f"highest {merge.order_by}, then the highest offset," if merge.order_by else "highest offset"
     across = "" if merge.order_by else ", across partitions the later commit"
     deletes = "; an event without a value deletes the row of its key" if merge.deletes else ""
@@ -190,10 +193,10 @@ def _moved(spec: PipelineSpec, stored: Collection[TopicPartition], now: Iterable
 def _other_topics(spec: PipelineSpec, stored: StoredState) -> Iterator[str]:
     read = {at.topic for at in stored.stored}
     for topic in stored.taken_out(spec):
-        yield f"topic {topic} was read before and is not in the file any more: its positions are kept, and wait"
+        yield f"topic {topic} was read before and is no longer in the file: its positions are kept"
     for topic in spec.source.origins if read else ():
         if topic not in read:
-            yield f"topic {topic} has not been read before: it begins as source.start says"
+            yield f"topic {topic} is new: it starts at source.start"
 
 
 FLAWS = {
@@ -206,8 +209,8 @@ FLAWS = {
 def _changed(now: Guarantee, before: Guarantee | None) -> list[str]:
     if before in (None, now):
         return []
-    there = f"the rows that are there {FLAWS[before]}, and changing the word does not mend them"
-    return [f"it ran under {before} until now: the position is kept, {there}; those that come from now on {FLAWS[now]}"]
+    there = f"the rows that are there {FLAWS[before]}, and changing the guarantee does not fix them"
+    return [f"it ran under {before} until now: the position is kept, {there}; new ones {FLAWS[now]}"]
 
 
 def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Plan:

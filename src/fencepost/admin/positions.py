@@ -22,7 +22,7 @@ class Move:
     before: int | None  # None: nothing is stored
     after: int
     stays: bool = False  # nobody named it: it keeps what is stored when the others are moved
-    first: int | None = None  # of a topic that was made anew: its first offset. What is stored was another topic's
+    first: int | None = None  # of a topic that was created again: its first offset. What is stored was another topic's
 
     @property
     def skipped(self) -> int:
@@ -50,7 +50,7 @@ class Repositioning:
     remembers: bool = True  # does the sink keep when a batch landed?
 
     @property
-    def made_anew(self) -> list[str]:
+    def recreated(self) -> list[str]:
         """Topics of which nothing was read yet: those that were have been deleted."""
         return sorted({move.partition.topic for move in self.moves if move.first is not None})
 
@@ -67,8 +67,8 @@ def propose(spec: PipelineSpec, to: Start, topic: str | None = None, complete: b
     """What setting the positions, of one topic or of all, would do. Changes nothing.
 
     Offsets move the partitions that they name. The others stay where they are; one of which nothing is stored begins
-    with its first record, as a run would have it. Where nothing is stored of the whole topic, or it was made anew, they
-    must name every partition (`complete`): nobody knows how far the others were read.
+    with its first record, as a run would have it. Where nothing is stored of the whole topic, or it was created again,
+    they must name every partition (`complete`): nobody knows how far the others were read.
 
     Raises Usage for a topic that is not the pipeline's, and for offsets that it does not hold.
     """
@@ -120,6 +120,6 @@ def _require_complete(
         if unnamed := sorted(at.partition for at in now if at.topic == topic and at not in named):
             lacking = ", ".join(map(str, unnamed))
             raise Usage(
-                f"no position of topic {topic} is stored, and --to does not say where its partitions {lacking} go on",
+                f"no position of topic {topic} is stored, and --to has no offset for its partitions {lacking}",
                 "name each partition, as in 0:120,1:7",
             )

@@ -20,7 +20,7 @@ from fencepost.audit.spans import breaks, earlier_topics
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
 from fencepost.kafka.client import Cluster
-from fencepost.kafka.errors import NotLetIn
+from fencepost.kafka.errors import AuthenticationFailed
 from fencepost.machine.counting import count
 from fencepost.model import Mode, Span
 from fencepost.sinks.auditing import ComparesKeys, LandedRecords, LandedRows, Relation
@@ -50,14 +50,14 @@ class Loader(Protocol):
 def audit(what: AuditRequest | Declared, timeout: float | None = None) -> Audit:
     """Compare a pipeline's log and sink up to its position, or what the request says.
 
-    `timeout`: seconds to let the pipeline drain first. Raises Usage and NotLetIn; whatever else goes wrong leaves the
-    verdict open, and never passes for a good one.
+    `timeout`: seconds to let the pipeline drain first. Raises Usage and AuthenticationFailed; any other failure leaves
+    the verdict open, and never passes for a good one.
     """
     request = what if isinstance(what, AuditRequest) else of_pipeline(spec_of(what))
     try:
         waited = timeout is None or drained(request, timeout)
         found = audit_scope(request, find_scope(request))
-    except (Usage, NotLetIn):
+    except (Usage, AuthenticationFailed):
         raise
     except FencepostError as error:
         return Audit(request.guarantee, "", [], undecided=str(error))
@@ -152,7 +152,7 @@ class _Auditor:
 
     def _compared(self, sink: SinkSpec, provenance: bool) -> Hop:
         if self._by_id() and self._request.merged is not None:
-            return Hop("log to sink", BY_KEY, undecided="rows of one key are compared by provenance: leave --id away")
+            return Hop("log to sink", BY_KEY, undecided="rows of one key are compared by provenance: remove --id")
         if self._by_id():
             return self._by_ids()
         if not provenance:
@@ -178,7 +178,7 @@ class _Auditor:
         """Upsert and dedupe of a pipeline: its transform is run again, to see which event of each key has the row."""
         merge = spec.sink.options.merge
         if merge is None:
-            raise Usage(f"pipeline {spec.name!r} does not merge rows", "leave --mode away")
+            raise Usage(f"pipeline {spec.name!r} does not merge rows", "remove --mode")
         kind = require_able(spec.sink.kind, ComparesKeys, spec.sink.format, "compare keys")
         order = kind.key_order(spec.job, merge)
         if order.reason:
@@ -283,17 +283,15 @@ class _Auditor:
         """Rows that do not know where they came from can only be counted, against what commits say that they wrote."""
         hop = Hop("log to sink", ROWS_PER_SPAN)
         if self._request.mode is not Mode.APPEND:
-            hop.undecided = (
-                f"rows that do not know where they came from: with {self._request.mode} their number is no help"
-            )
+            hop.undecided = f"rows without provenance: with {self._request.mode} their number says nothing"
             return hop
-        hop.not_checked = ["which events the rows are of: they do not know, so only their number was compared"]
+        hop.not_checked = ["the rows have no provenance, so only their number was compared"]
         (found,) = self._engine.rows("SELECT count(*) AS rows FROM landed")
         said = [landed.rows for landed in self._scope.spans]
         if not said or None in said:
             raise Usage(
-                f"the rows of {name!r} do not know where they came from, and nothing says how many were written",
-                "compare them by an id: --id COLUMN; or carry the column _from through the transform",
+                f"the rows of {name!r} have no provenance, and nothing says how many were written",
+                "compare them by an id: --id COLUMN; or keep the column _from in the transform",
             )
         hop.landed, hop.expected = int(found["rows"]), sum(count for count in said if count is not None)
         hop.totals[Anomaly.LOST_BEFORE_SINK] = max(hop.expected - hop.landed, 0)

@@ -15,10 +15,10 @@ from fencepost.model import Mode, Span
 
 
 class Fate(StrEnum):
-    PROCESSED = "processed"  # a commit carried it: what came of it is in the sink, or put aside
+    PROCESSED = "processed"  # a commit carried it: what came of it is in the sink, or in the dead letters
     WAITING = "waiting"  # the position is not there yet
     LANDED = "landed"  # its row is in the sink
-    DEAD = "dead"  # it was put aside
+    DEAD = "dead"  # it is in the dead letters
     FILTERED = "filtered"  # read, and no row came of it
     NO_ROW = "no-row"  # read, and its key's row is another event's, or there is none: upsert and dedupe do not tell
     GONE = "gone"  # nothing to be read there: aborted, compacted, deleted, or a marker
@@ -72,20 +72,20 @@ _UNCOUNTED = (
     "were read"
 )
 _BEFORE_ROWS = "no row; at-most-once moves the position first, so it may be filtered or lost"
-_SET_BACK = "it was carried before, and the position was set back"
+_SET_BACK = "it was processed before, and the position was set back"
 
 
 def by_position(at: Record) -> Answer:
     """Without a look at the rows."""
     if at.position is None and at.begins is not True:
-        return Fate.UNKNOWN, "the pipeline has not begun, and where it will is decided then"
+        return Fate.UNKNOWN, "the pipeline has not started yet, so its start offset is not known"
     if at.position is None or at.offset >= at.position:
         return Fate.WAITING, _SET_BACK if at.carried else ""
     if any(one.rows is not None for one in at.carried):
         return Fate.PROCESSED, ""
     if at.carried:
         return Fate.UNKNOWN, _UNCOUNTED
-    return Fate.SKIPPED, "no commit carried it"
+    return Fate.SKIPPED, "no commit covers it"
 
 
 def by_rows(at: Record, look: Look) -> Answer:

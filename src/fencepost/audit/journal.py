@@ -121,7 +121,7 @@ class _Reader:
             raise Usage(f"the journal {self._path} cannot be read: {error.strerror}") from error
         self._end_session()
         if ignored and not self._known:
-            raise Usage(f"{self._path}: no line of it is of a producer's journal", "is it the right file?")
+            raise Usage(f"{self._path}: it has no line of a producer's journal", "is it the right file?")
         self._journal.ignored += ignored
 
     def _take(self, number: int, line: bytes) -> bool:
@@ -130,7 +130,7 @@ class _Reader:
             known = self._entry(_parsed(line))
         except NotOfAJournal as reason:
             raise Usage(
-                f"{self._path}, line {number}: this is not of a producer's journal: {reason}", "is it the right file?"
+                f"{self._path}, line {number}: not a line of a producer's journal: {reason}", "is it the right file?"
             ) from None
         self._known += known
         return known
@@ -188,7 +188,7 @@ class _Reader:
         if given is not None:
             self._given[first] = _text(given, "id")
         turn = self._sessions[producer]
-        session = f" (session {turn})" if turn > 1 else ""  # transactions are counted anew in each
+        session = f" (session {turn})" if turn > 1 else ""  # each counts its transactions from 1
         for id_ in self._ids(first, last):
             self._open.add(id_)
             if self._transaction is not None:
@@ -213,9 +213,9 @@ def _parsed(line: bytes) -> dict[str, Any]:
     try:
         entry = json.loads(line.decode())
     except (ValueError, RecursionError):
-        raise NotOfAJournal("it is no JSON") from None
+        raise NotOfAJournal("it is not JSON") from None
     if not isinstance(entry, dict):
-        raise NotOfAJournal("it is no JSON object")
+        raise NotOfAJournal("it is not JSON object")
     return entry
 
 

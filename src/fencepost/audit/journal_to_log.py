@@ -54,7 +54,7 @@ def check_log(engine: Engine, most: int, relation: str = "log", reordered: Anoma
     hop.facts = {"with_id": int(count["ids"]), "with_checksum": int(count["sums"])}
     hop.facts["copies"] = int(count["ids"]) - int(count["different"])
     if count["changed"]:
-        notes.add(Anomaly.CORRUPTED, relation, "intact = FALSE", "the value does not have its checksum", times="1")
+        notes.add(Anomaly.CORRUPTED, relation, "intact = FALSE", "the value does not match its checksum", times="1")
     if count["ids"]:
         copy = _COPY if hop.facts["copies"] else "1"
         engine.view("sequenced", _SEQUENCED.format(relation=relation, is_sequenced=is_sequenced(engine), copy=copy))

@@ -29,7 +29,7 @@ class Keys:
 
 
 def make_expected(engine: Engine, merge: Merge, one_topic_counts: bool = True) -> int:
-    """`expected`: one event for each key that must have a row. Returns how many keys are left aside.
+    """`expected`: one event for each key that must have a row. Returns how many keys are left out.
 
     Those have events outside of what is compared: the row may be of one of them. `one_topic_counts`: of equals in
     different topics the higher name wins; otherwise any of them may.

@@ -2,7 +2,7 @@
 
 Events are matched by where they came from (topic, partition, offset: an exploded event has several rows, numbered) or
 by their id. The caller has made the relations: `log`, the committed records; `expected`, those of them that must have
-a row; `sink`, the rows; `dead`, the records that were put aside.
+a row; `sink`, the rows; `dead`, the records that were dead-lettered.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Comparison:
                 )
 
     def _sums(self, relation: str, number: str, zone: str) -> tuple[dict[Bucket, Sums], dict[str, int]]:
-        """The sums of the rows that are compared, and how many were left aside, by why."""
+        """The sums of the rows that are compared, and how many were left out, by why."""
         keying = self._asked.keying
         content = ("payload",) if self._asked.payload else ()
         first, second = self._engine.hashes(self._columns[-1], *content)

@@ -56,7 +56,7 @@ def write_page(audit: Audit, topic: str, folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if path.exists() and (not path.is_file() or _OURS not in path.read_bytes()[:1_000]):
-            raise Usage(f"{path} is there, and is no report of an audit: it was left as it is", "give another folder")
+            raise Usage(f"{path} exists and is not an audit report: it was not changed", "give another folder")
         path.write_text(render(audit, topic), encoding="utf-8")
     except OSError as error:
         raise Usage(f"the report cannot be written to {folder}: {error.strerror}") from error

@@ -84,7 +84,7 @@ def find_event(spec: PipelineSpec, id_: str, topic: str | None = None) -> tuple[
             for record in read_topic(spec.kafka, name, None, committed=committed):
                 if dict(record.headers() or ()).get(EVENT_ID) == id_.encode():
                     return TopicPartition(name, record.partition() or 0), record.offset() or 0
-    raise Usage(f"{', '.join(topics)}: no event there has the id {id_}", "was it sent, and is it still kept?")
+    raise Usage(f"{', '.join(topics)}: no event there has the id {id_}", "was it sent, and is it still in the log?")
 
 
 class _Log:

@@ -55,11 +55,9 @@ class AuditRequest:
         elif not self.journals:
             raise Usage("there is nothing to compare the topic with", "give --sink, --journal or a pipeline file")
         if self.expect and self.engine is EngineChoice.PYTHON:
-            raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")
+            raise Usage("--expect is a condition in Spark's SQL", "remove --engine python")
         if self.expect and self.mode is not Mode.APPEND:
-            raise Usage(
-                f"--expect goes with append, not with {self.mode}", "leave it away: keys say which events count"
-            )
+            raise Usage(f"--expect goes with append, not with {self.mode}", "remove it: keys decide which events count")
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -38,19 +38,19 @@ def require_same(before: Row, after: Row) -> None:
     """Raises Refused where a transform that was run twice made two things of the same records."""
     if before != after:
         raise Refused(
-            "the transform gives another result each time that it is run: it asks for the time, or for chance"
+            "the transform gives different results for the same records: it uses the current time, or random numbers"
         )
 
 
 def rerun(spec: PipelineSpec, ranges: Mapping[TopicPartition, Span], aside: Places) -> pa.Table:
-    """One row for each that came of these offsets, but for records that were put aside.
+    """One row for each that came of these offsets, but for records that were dead-lettered.
 
     Raises Usage where the transform needs Spark, Refused where it does not take a record that was carried.
     """
     rows = EventRows.of(spec)
     merge = spec.sink.options.merge
     if merge is None or not rows.shape.provenance:
-        raise Refused("the rows do not know where they came from")
+        raise Refused("the rows have no provenance")
     parts = [
         _columns(batch, merge)
         for at, span in sorted(ranges.items())
@@ -72,7 +72,7 @@ def _made(rows: EventRows, at: TopicPartition, messages: list[Message]) -> Itera
     try:
         yield from rows(at, messages, {})
     except Poison as bad:
-        raise Refused(f"the transform, run again, does not take a record that was carried: {bad.message}") from bad
+        raise Refused(f"the transform, run again, does not take a record that was processed: {bad.message}") from bad
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -144,7 +144,7 @@ def require_same_topics(stored: Stored, topic: TopicReader) -> None:
     for at, held in stored.items():
         if held.topic_id and held.topic_id != topic.topic_ids.get(at.topic, held.topic_id):
             raise TopicRecreated(
-                f"topic {at.topic!r} is another one than the pipeline has read",
+                f"topic {at.topic!r} is not the topic that the pipeline has read",
                 "its rows cannot be compared with it",
             )
 

@@ -19,7 +19,7 @@ from fencepost.audit.request import AuditRequest, what_landed
 from fencepost.audit.scope import Scope, find_scope
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
-from fencepost.kafka.errors import NotLetIn
+from fencepost.kafka.errors import AuthenticationFailed
 from fencepost.machine.counting import count
 from fencepost.model import Mode, Span, TopicPartition
 from fencepost.sinks.auditing import LandedRows
@@ -89,7 +89,7 @@ class Rounds:
             adds_up = _adds_up(self._request)
             scope = find_scope(self._request)
             found = audit_scope(self._request, self._new(scope) if adds_up else scope)
-        except (Usage, NotLetIn):
+        except (Usage, AuthenticationFailed):
             raise
         except FencepostError as error:
             return self._change(0, str(error))

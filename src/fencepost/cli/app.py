@@ -73,7 +73,7 @@ class Command(TyperCommand):
         for name, given in ctx.params.items():
             for one in given if isinstance(given, list | tuple) else [given]:
                 if isinstance(one, str) and name != "file" and not _is_text(one):
-                    raise Usage(f"{one!r} is no text: it is not UTF-8", "give it in UTF-8")
+                    raise Usage(f"{one!r} is not text: it is not UTF-8", "give it in UTF-8")
         try:
             return super().invoke(ctx)
         except FencepostError as error:
@@ -91,7 +91,7 @@ def _about(spec: Path, remedy: str) -> str:
 app = typer.Typer(
     name="fencepost",
     cls=Commands,
-    help="Carry events through Kafka into a sink under a declared delivery guarantee, and prove it.",
+    help="Deliver events from Kafka to a sink under a declared guarantee, and prove it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -148,7 +148,7 @@ def _root(
             "--debug",
             envvar="FENCEPOST_DEBUG",
             callback=_set_debug,
-            help="Show the traceback of an error; before the command.",
+            help="Show the traceback of an error. Goes before the command.",
         ),
     ] = False,
 ) -> None:
@@ -156,7 +156,7 @@ def _root(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; every error ends in one line and its own exit code, one that nobody foresaw too."""
+    """Run a command; every error ends in one line and its own exit code, an unexpected one too."""
     guard_streams()
     _asked.command, _asked.debug = "", False
     try:
@@ -181,14 +181,14 @@ def _told(error: Exception) -> int:
             complain(str(error))
         return error.exit_code
     if isinstance(error, typer.Abort):
-        complain("stopped: no answer was given")
+        complain("stopped: no answer")
         return 1
     if isinstance(error, _UsageError):
         return _told_usage(error)
     what = " ".join(f"{type(error).__name__}: {error}".split())
     shown = what if len(what) <= _LONGEST else f"{what[:_LONGEST]}..."
     complain(
-        f"nobody foresaw this: {shown} ({_place(error.__traceback__)}): "
+        f"unexpected error: {shown} ({_place(error.__traceback__)}): "
         f"`fencepost --debug {_asked.command or 'COMMAND'} ...` shows the traceback; please report it"
     )
     return UNDECIDED if _asked.command == "audit" else UNFORESEEN

@@ -46,34 +46,37 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     connection: Connection,
     spec: SpecOption = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Audit this topic, without a pipeline.", rich_help_panel=_WHAT)
+        str | None, typer.Option("--topic", help="Audit this topic, without a pipeline file.", rich_help_panel=_WHAT)
     ] = None,
     sink: Annotated[
         str | None,
         typer.Option("--sink", help="With --topic: postgres:TABLE or topic:NAME.", rich_help_panel=_WHAT),
     ] = None,
     guarantee: Annotated[
-        Guarantee, typer.Option("--guarantee", help="With --topic: what was declared.", rich_help_panel=_WHAT)
+        Guarantee,
+        typer.Option("--guarantee", help="With --topic: the guarantee that was declared.", rich_help_panel=_WHAT),
     ] = Guarantee.EXACTLY_ONCE,
     journal: Annotated[
         list[Path] | None,
         typer.Option(
             "--journal",
-            help="A producer's journal, or VerifiableProducer's output: then the way into the log is audited too.",
+            help="A producer's journal, or VerifiableProducer's output. Then the producer's hop is audited too.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--from", help="Offsets (0:120,1:7) or a time with a zone.", rich_help_panel=_WHAT),
+        typer.Option("--from", help="Start here: offsets (0:120,1:7) or a time with a zone.", rich_help_panel=_WHAT),
     ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="The same, for the end.", rich_help_panel=_WHAT)] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", help="End here: offsets or a time, as above.", rich_help_panel=_WHAT)
+    ] = None,
     expect: Annotated[
         str | None,
         typer.Option(
             "--expect",
             metavar="CONDITION",
-            help="Which events must have a row: Spark SQL on the source, where the transform filters.",
+            help="Spark SQL condition: events that must have a row, when the transform filters.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -86,17 +89,21 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
         typer.Option(
             "--payload",
             metavar="COLUMN",
-            help="A column that holds the event's value as it was.",
+            help="A column that holds the event's value unchanged.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
     mode: Annotated[
         ModeOption | None,
-        typer.Option("--mode", help="With --topic: which events have a row.", rich_help_panel=_WHAT),
+        typer.Option(
+            "--mode",
+            help="With --topic: the mode of the sink, that is, which events have a row.",
+            rich_help_panel=_WHAT,
+        ),
     ] = None,
     engine: Annotated[
         EngineOption,
-        typer.Option("--engine", help="auto: Spark where the topic is large.", rich_help_panel=_HOW),
+        typer.Option("--engine", help="auto uses Spark for large topics.", rich_help_panel=_HOW),
     ] = EngineOption.AUTO,
     wait: Annotated[
         float | None,
@@ -105,25 +112,29 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
             metavar="SECONDS",
             min=0,
             callback=finite,
-            help="Let the pipeline drain first.",
+            help="Wait until the pipeline has drained.",
             rich_help_panel=_HOW,
         ),
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option("--every", metavar="TIME", help="Go on: audit again and again, as in 60s.", rich_help_panel=_HOW),
+        typer.Option(
+            "--every", metavar="TIME", help="Repeat the audit at this interval, as in 60s.", rich_help_panel=_HOW
+        ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="DIR", help="Write a page that shows it.", rich_help_panel=_HOW),
+        typer.Option("--report", metavar="DIR", help="Write the result to this HTML page.", rich_help_panel=_HOW),
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=0, help="How many findings to show; the totals are exact.")] = 10,
+    most: Annotated[
+        int, typer.Option("--most", min=0, help="Most findings to show. The totals are always exact.")
+    ] = 10,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Compare what was sent, what is in the log and what landed, and say whether the declared guarantee holds.
 
-    In a pipeline's folder it audits that pipeline, up to its position; with --topic and --sink anything else.
-    Ends with 0 when the guarantee holds, or holds for what was checked; with 1 when it is broken, with 5 when that
+    In a pipeline's folder it audits that pipeline, up to its stored offsets; --topic and --sink audit anything else.
+    Exits with 0 if the guarantee holds, or holds for what was checked; with 1 if it is broken; with 5 if that
     cannot be decided.
     """
     from fencepost.audit.audit import audit as run_audit
@@ -145,10 +156,10 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     )
     if every is not None:
         if journal:
-            raise Usage("--every with --journal", "a journal is held against the whole log: audit it once")
+            raise Usage("--every with --journal", "a journal is compared with the whole log: audit it once")
         if report is not None or wait is not None:
             other = "--wait" if report is None else "--report"
-            raise Usage(f"--every with {other}", f"{other} is for one audit: leave one of the two away")
+            raise Usage(f"--every with {other}", f"{other} is for one audit: remove one of the two")
         _go_on(request, _period(every), output)
         return
     found = run_audit(request, wait)
@@ -221,9 +232,9 @@ def _say_counts(hop: Hop) -> None:
 def _say_aside(facts: dict[str, int]) -> None:
     for word, noun, text in (
         ("waiting", "offset", "beyond the position: not read yet"),
-        ("ahead", "row", "beyond the position, left aside"),
-        ("earlier", "row", "of a topic of the same name that was deleted, left aside"),
-        ("older", "row", "older than the log, or of a topic that is not read any more, left aside"),
+        ("ahead", "row", "beyond the position, left out"),
+        ("earlier", "row", "of a topic of the same name that was deleted, left out"),
+        ("older", "row", "older than the log, or of a topic that is no longer read, left out"),
         ("compacted", "row", "of records that were compacted away, compared by number only"),
     ):
         if facts.get(word):
@@ -257,7 +268,7 @@ def _say_hops(found: Audit) -> None:
         if verdict is not Verdict.UNJUDGED:
             say(f"{hop.name}: {_words(verdict)}" + (f": {hop.undecided}" if hop.undecided else ""))
         elif hop.said:
-            say(f"{hop.name}: {', '.join(_said(hop))}; not judged, no journal says what was meant")
+            say(f"{hop.name}: {', '.join(_said(hop))}; not judged, there is no journal to say what was sent")
 
 
 def _said(hop: Hop) -> Iterator[str]:
@@ -267,7 +278,7 @@ def _said(hop: Hop) -> Iterator[str]:
         often = "twice" if hop.facts["most_copies"] == 2 else f"up to {hop.facts['most_copies']:,} times"
         yield f"{count(hop.facts['repeated_ids'], 'id')} sent {often}"
     if hop.said[Anomaly.REORDERED_IN_LOG]:
-        yield f"{count(hop.said[Anomaly.REORDERED_IN_LOG], 'event')} behind others of the same key that were sent later"
+        yield f"{count(hop.said[Anomaly.REORDERED_IN_LOG], 'event')} after others of the same key that were sent later"
 
 
 def _words(verdict: Verdict) -> str:

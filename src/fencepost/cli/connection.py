@@ -22,26 +22,30 @@ _PANEL = "Connection"
 
 @dataclass(frozen=True)
 class Connection:
-    """Which cluster, and how to get in. Without any of it: the local stack."""
+    """Which cluster, and how to authenticate. Default: the local stack."""
 
     bootstrap_server: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT,...",
-            help="Brokers to begin with. Default: the local stack.",
+            help="Bootstrap servers. Default: the local stack.",
             rich_help_panel=_PANEL,
         ),
     ] = None
     command_config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Kafka's properties file: security and the like.", rich_help_panel=_PANEL),
+        typer.Option(
+            metavar="FILE",
+            help="Kafka client properties file, for example with security settings.",
+            rich_help_panel=_PANEL,
+        ),
     ] = None
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "-X",
             metavar="KEY=VALUE",
-            help="One setting of Kafka's, over the file's. May be repeated.",
+            help="One Kafka client setting; overrides the file. May be repeated.",
             rich_help_panel=_PANEL,
         ),
     ] = None

@@ -23,7 +23,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.machine.counting import count
 
 if TYPE_CHECKING:
-    from fencepost.engines.listener import Left, News
+    from fencepost.engines.listener import News, NotDrained
     from fencepost.engines.python.events import Event
     from fencepost.engines.python.settings import ConsumerSettings
 
@@ -40,36 +40,46 @@ class CommitOption(StrEnum):
 @connected
 def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     connection: Connection,
-    topic: Annotated[str, typer.Option("--topic", help="What to read.")],
-    group: Annotated[str, typer.Option("--group", help="Whose position it is.")],
-    guarantee: Annotated[Guarantee, typer.Option("--guarantee", help="In one word.")] = Guarantee.AT_LEAST_ONCE,
+    topic: Annotated[str, typer.Option("--topic", help="Topic to read.")],
+    group: Annotated[str, typer.Option("--group", help="Consumer group whose offsets are used.")],
+    guarantee: Annotated[
+        Guarantee, typer.Option("--guarantee", help="The delivery guarantee.")
+    ] = Guarantee.AT_LEAST_ONCE,
     handler: Annotated[
         str | None,
         typer.Option(
             "--handler", help="module:function or file.py:function; called with a list of events. Default: print them."
         ),
     ] = None,
-    commit: Annotated[CommitOption, typer.Option("--commit", help="How positions are committed.")] = CommitOption.SYNC,
-    per: Annotated[str, typer.Option("--per", help="record, batch, or a number of seconds.")] = "batch",
+    commit: Annotated[CommitOption, typer.Option("--commit", help="How offsets are committed.")] = CommitOption.SYNC,
+    per: Annotated[
+        str, typer.Option("--per", help="Commit after each record, each batch, or every so many seconds.")
+    ] = "batch",
     start: Annotated[
         str,
-        typer.Option("--start", help="Where the group has no position: earliest, latest, committed, a time, 0:120."),
+        typer.Option(
+            "--start", help="Where to start when the group has no offset: earliest, latest, committed, a time, 0:120."
+        ),
     ] = "earliest",
     table: Annotated[
-        str | None, typer.Option("--table", help="A table of PostgreSQL's, into which events go as they are.")
+        str | None, typer.Option("--table", help="Write the events, unchanged, to this PostgreSQL table.")
     ] = None,
     to_topic: Annotated[
         list[str] | None,
-        typer.Option("--to-topic", help="A topic, into which events go as they are, or what the handler returns."),
+        typer.Option(
+            "--to-topic", help="Write the events, or what the handler returns, to this topic. May be repeated."
+        ),
     ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Events at once, at most.")] = 500,
-    once: Annotated[bool, typer.Option("--once", help="End when everything is read.")] = False,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what the guarantee covers and what not, and end.")] = False,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Most events per batch.")] = 500,
+    once: Annotated[bool, typer.Option("--once", help="Exit when everything is read.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what the guarantee covers and what it does not, and exit.")
+    ] = False,
 ) -> None:
     """Read a topic as a member of a consumer group, under a guarantee.
 
-    Events are printed as JSON lines, or go to a handler, into a table or to other topics. Exactly once goes with
-    --table, with --to-topic, and with a handler that has two parameters, (events, tx): what it writes through tx, a
+    Events are printed as JSON lines, or go to a handler, into a table or to other topics. Exactly-once needs
+    --table, --to-topic, or a handler with two parameters, (events, tx): what it writes through tx, a
     cursor of PostgreSQL's (where libpq's variables point, or the local stack), is committed together with the position.
     Ctrl-C finishes the batch.
     """
@@ -118,7 +128,7 @@ def _counted(events: int, batches: int) -> str:
 
 def _carry(
     settings: ConsumerSettings, table: str | None, topics: tuple[str, ...], handler: str | None, stop: Flag, once: bool
-) -> Left | None:
+) -> NotDrained | None:
     """Events as they are: a pipeline of the Python engine, without a file."""
     from fencepost.cli.run_output import RunOutput
     from fencepost.errors import FencepostError, Usage
@@ -201,12 +211,12 @@ def _seconds(text: str) -> float:
 
 def _listen(news: News) -> None:
     """What it waits for, and what it leaves to others; not each batch: the events may be on the terminal."""
-    from fencepost.engines.listener import Left, Waiting
+    from fencepost.engines.listener import NotDrained, Waiting
 
     match news:
         case Waiting():
             note(news.trouble if news.seconds is None else f"{news.trouble}; trying again in {news.seconds:.0f} s")
-        case Left():
+        case NotDrained():
             note(f"not drained: {news}: {news.remedy}")
 
 

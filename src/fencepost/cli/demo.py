@@ -8,7 +8,7 @@ from fencepost.cli.output import FormatOption, OutputFormat, emit_json, note, sa
 
 
 def demo(output: FormatOption = OutputFormat.TEXT) -> None:
-    """Show the whole story on a stack of its own, which is gone afterwards."""
+    """Run the demo on a temporary stack of its own, and remove that afterwards."""
     from fencepost.demo.story import tell_story
     from fencepost.local.interrupts import terminating
 

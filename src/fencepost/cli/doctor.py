@@ -15,7 +15,7 @@ def doctor(
 ) -> None:
     """Check this machine: Java, memory, disk, ports, jars and versions, each with a remedy.
 
-    Ends with 0 when everything that is needed is there, and with 3 when something is missing.
+    Exits with 0 if everything that is needed is there, and with 3 if something is missing.
 
     Example: fencepost doctor --format json
     """

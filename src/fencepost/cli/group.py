@@ -12,7 +12,7 @@ from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_tab
 from fencepost.machine.counting import count
 
 app = typer.Typer(
-    help="List consumer groups, and show how far they are.",
+    help="List consumer groups, and show their offsets and lag.",
     no_args_is_help=True,
 )
 
@@ -41,9 +41,9 @@ def describe(
     connection: Connection,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Show a group: for each partition its position, the end, the lag between the two, and the owner.
+    """Show a group: offset, end, lag and owner of each partition.
 
-    POSITION is the next offset that the group reads; "-" where nothing is stored.
+    POSITION is the committed offset: the next one to read. "-" means that none is committed.
 
     Example: fencepost group describe fencepost.orders-to-postgres
     """

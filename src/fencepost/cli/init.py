@@ -18,21 +18,19 @@ from fencepost.spec import FILE_NAME, parse
 
 def init(
     folder: Annotated[
-        Path | None, typer.Argument(help="The folder to make; its name becomes the pipeline's name.")
+        Path | None, typer.Argument(help="Folder to create; its name becomes the pipeline's name.")
     ] = None,
-    db: Annotated[
-        bool, typer.Option("--db", help="Prepare the database of a pipeline that is there, instead of writing one.")
-    ] = False,
+    db: Annotated[bool, typer.Option("--db", help="Prepare the database of an existing pipeline.")] = False,
     role: Annotated[
-        str | None, typer.Option("--role", help="With --db: the role that will run it gets the least rights for that.")
+        str | None, typer.Option("--role", help="With --db: grant this role the least privileges that a run needs.")
     ] = None,
     spec: SpecOption = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Write a commented fencepost.yml and a transform into a new folder. They run as they are.
 
-    With --db: connect as the pipeline file says, make the ledger and the target where they are missing, and grant a
-    role what a run needs and no more. May be repeated.
+    With --db: connect as the pipeline file says, create the ledger and the target if they are missing, and grant a
+    role the least privileges that a run needs. Safe to repeat.
     """
     if db and folder is None:
         _prepare(spec, role, output)
@@ -87,9 +85,9 @@ def _prepare(path: Path | None, role: str | None, output: OutputFormat) -> None:
         emit_json(asdict(done))
         return
     for table in done.made:
-        say(f"made     {table}")
+        say(f"created  {table}")
     for table in done.there:
-        say(f"there    {table}")
+        say(f"exists   {table}")
     for one in done.granted:
         say(f"granted  {', '.join(one['rights'])} on {one['on']} {one['name']}, to {role}")
     say(f"{done.pipeline} is ready" + (f" for {role}" if role else ": --role NAME grants a role what it needs"))

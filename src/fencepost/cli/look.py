@@ -13,7 +13,7 @@ from fencepost.machine.counting import count
 
 
 def status(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
-    """Show where the pipeline is: position, lag and owner of each partition, the rate, and the last batch."""
+    """Show offset, lag and owner of each partition, the rate, and the last batch."""
     from fencepost.admin.status import pipeline_status
 
     found = pipeline_status(pipeline_spec(spec))
@@ -25,22 +25,20 @@ def status(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) ->
     say()
     say(f"{found.pipeline}, {found.guarantee}: lag {found.lag:,}")
     if found.taken_out:
-        say(f"not read any more, positions kept: {', '.join(found.taken_out)}")
+        say(f"no longer read, positions kept: {', '.join(found.taken_out)}")
     if found.rows is not None:
         last = found.last_batch.isoformat(timespec="seconds") if found.last_batch else "never"
         say(
             f"{found.rate:,.0f} rows/s over the last minute, {count(found.rows, 'row')} landed, "
-            f"{found.dead:,} put aside, last batch {last}"
+            f"{found.dead:,} dead-lettered, last batch {last}"
         )
     if found.uncounted:
-        say(
-            f"not counted in that: {count(found.uncounted, 'offset')}, whose position moved before anything was written"
-        )
+        say(f"not counted: {count(found.uncounted, 'offset')}, whose position moved before anything was written")
 
 
 def peek(
     spec: SpecOption = None,
-    most: Annotated[int, typer.Option("--most", "-n", min=1, max=10_000, help="How many rows.")] = 10,
+    most: Annotated[int, typer.Option("--most", "-n", min=1, max=10_000, help="Most rows to show.")] = 10,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Show the last rows of the sink. As JSON: one object per row."""

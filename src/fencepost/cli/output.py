@@ -28,7 +28,9 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
-FormatOption = Annotated[OutputFormat, typer.Option("--format", help="text for people, json for scripts (one object).")]
+FormatOption = Annotated[
+    OutputFormat, typer.Option("--format", help="text for people, or one JSON object for scripts.")
+]
 
 console = Console(highlight=False, soft_wrap=True)
 progress_console = Console(stderr=True, highlight=False, soft_wrap=True)

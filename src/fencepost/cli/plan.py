@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 def plan(
     spec: SpecOption = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Look at the file and the transform only.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Check the file and the transform only; do not connect.")
+    ] = False,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Say what a run would do, without moving anything.
+    """Show what a run would do, without changing anything.
 
-    The guarantee per hop and why it holds, the settings that it sets, how rows get to the sink, where it would resume
-    and how many records wait. Ends with 2 where a run would be refused.
+    Shows the guarantee per hop and why it holds, the required settings, the write path, where a run would resume
+    and the lag. Exits with 2 if a run would be refused.
     """
     from fencepost.admin.plan import plan_pipeline
 
@@ -44,7 +46,7 @@ def spec(
     if schema:
         emit_json(json_schema())
     else:
-        say(f"{pipeline_spec(file, offline=True).name}: the pipeline file is right")
+        say(f"{pipeline_spec(file, offline=True).name}: the pipeline file is valid")
 
 
 def _say(plan: Plan) -> None:
@@ -52,14 +54,14 @@ def _say(plan: Plan) -> None:
     for hop in plan.hops:
         say(f"  {hop.hop}: {hop.why}")
     say(f"path: {plan.path}; {plan.path_why}")
-    state = {True: "exists and fits", False: "will be made", None: "not looked at"}[plan.target_exists]
+    state = {True: "exists and fits", False: "will be created", None: "not checked"}[plan.target_exists]
     say(f"target {plan.target}: {state}")
     for name, kind in plan.columns.items():
         say(f"  {name} {kind}")
     if plan.resume is not None:
         places = ", ".join(f"{partition} at {position}" for partition, position in plan.resume.items())
         say(f"would resume: {places}; {count(plan.waiting or 0, 'offset')} to go")
-    say("settings that are not up to you:")
+    say("required settings:")
     for name, value in plan.settings.items():
         say(f"  {name} = {value}")
     for warning in plan.warnings:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from fencepost.admin.positions import Repositioning
     from fencepost.spec import PipelineSpec
 
-app = typer.Typer(help="Show where a pipeline is, or put it elsewhere.", no_args_is_help=True)
+app = typer.Typer(help="Show, set or import the stored offsets of a pipeline.", no_args_is_help=True)
 
 
 @app.command()
 def show(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
-    """Show the stored position of each partition: the next offset to be read."""
+    """Show the stored position of each partition: the next offset to read."""
     from fencepost.admin.stored import stored_state
 
     pipeline = pipeline_spec(spec)
@@ -39,15 +39,17 @@ def set_(
         str,
         typer.Option("--to", help="earliest, latest, a time with a zone (2026-01-31T12:00:00Z), or 0:120,1:7."),
     ],
-    topic: Annotated[str | None, typer.Option("--topic", help="Of this topic only; offsets are of one.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Only this topic. Needed for offsets when there are several.")
+    ] = None,
     spec: SpecOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Put the positions elsewhere. Says how many records that skips or repeats, and asks.
+    """Change the stored positions. Says how many records that skips or repeats, and asks first.
 
-    Offsets (0:120,1:7) move the partitions that they name; the others stay where they are.
-    It takes over: a run of the pipeline that is under way ends with 4.
+    Offsets (0:120,1:7) change the named partitions only.
+    This is a takeover: a run of the pipeline in progress is fenced and exits with 4.
     """
     from fencepost.admin.positions import propose
 
@@ -64,10 +66,10 @@ def import_(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Go on where a consumer group or a Spark query ended, which must have been stopped.
+    """Continue from the offsets of a stopped consumer group or Spark query.
 
-    A partition of which nothing is known there stays where it is, or is read from its first record. Shows what becomes
-    of each, and asks.
+    A partition without an offset there keeps its position, or is read from its first record. Shows each change,
+    and asks first.
     """
     from fencepost.admin.import_positions import find
     from fencepost.admin.positions import propose
@@ -89,8 +91,8 @@ def _move(pipeline: PipelineSpec, proposal: Repositioning, yes: bool, output: Ou
     carry_out(pipeline, proposal)
     if output is OutputFormat.JSON:
         positions = {str(move.partition): move.after for move in proposal.moves}
-        anew = {"made_anew": proposal.made_anew} if proposal.made_anew else {}
-        emit_json({"positions": positions, "skipped": proposal.skipped, "repeated": proposal.repeated, **anew})
+        recreated = {"recreated": proposal.recreated} if proposal.recreated else {}
+        emit_json({"positions": positions, "skipped": proposal.skipped, "repeated": proposal.repeated, **recreated})
     else:
         say("set")
 
@@ -99,9 +101,10 @@ def _say(proposal: Repositioning) -> None:
     rows = [[move.partition, move.before, move.after, move.skipped, move.repeated] for move in proposal.moves]
     emit_table(["partition", "position", "becomes", "skips", "repeats"], rows)
     say()
-    for topic in proposal.made_anew:
+    for topic in proposal.recreated:
         say(
-            f"{topic} was deleted and made anew: the old positions are of other records, and none of these was read yet"
+            f"{topic} was deleted and created again: the old positions refer to other records; none of the new ones "
+            "was read yet"
         )
     say(f"{count(proposal.skipped, 'offset')} skipped, {proposal.repeated:,} read again{_last_batch(proposal)}")
 

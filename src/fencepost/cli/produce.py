@@ -45,48 +45,55 @@ class OnError(StrEnum):
 def produce(  # noqa: PLR0913  (a command's options are its parameters)
     *,
     connection: Connection,
-    topic: Annotated[str, typer.Option("--topic", help="Where to.")],
+    topic: Annotated[str, typer.Option("--topic", help="Topic to write to.")],
     guarantee: Annotated[
         Guarantee | None,
-        typer.Option("--guarantee", help="What is promised, across restarts too; the next run goes on where this got."),
+        typer.Option(
+            "--guarantee",
+            help="The delivery guarantee, across restarts too: the next run resumes where this one stopped.",
+        ),
     ] = None,
     acks: Annotated[
         AcksChoice | None,
-        typer.Option("--acks", help="Who must have an event; the choice is at-least-once's. Default: quorum."),
+        typer.Option(
+            "--acks", help="Which replicas must acknowledge an event; only for at-least-once. Default: quorum."
+        ),
     ] = None,
     file: Annotated[
         str | None,
         typer.Option(
             "--file",
-            help="Send each line of this file, or of a folder's files; - is standard input.",
+            help="Send each line of this file, or of the files in this folder; - is standard input.",
             rich_help_panel=_SOURCE,
         ),
     ] = None,
     layout: Annotated[
         Input | None,
-        typer.Option("--input", help="What the lines are. Default: by the file's suffix.", rich_help_panel=_SOURCE),
+        typer.Option("--input", help="Format of the lines. Default: by the file's suffix.", rich_help_panel=_SOURCE),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="FIELD", help="The field that is the event's key.", rich_help_panel=_SOURCE),
+        typer.Option("--key", metavar="FIELD", help="Field to use as the event's key.", rich_help_panel=_SOURCE),
     ] = None,
     errors: Annotated[
         OnError,
         typer.Option(
-            "--errors", help="At a broken line or a refused event: stop, or skip and count it.", rich_help_panel=_SOURCE
+            "--errors", help="On a broken line or a refused event: stop, or skip and count it.", rich_help_panel=_SOURCE
         ),
     ] = OnError.STOP,
     name: Annotated[
         str | None,
         typer.Option(
-            "--name", help="What the source's position is kept under. Default: from its path.", rich_help_panel=_SOURCE
+            "--name",
+            help="Name under which the source's position is stored. Default: from its path.",
+            rich_help_panel=_SOURCE,
         ),
     ] = None,
     from_start: Annotated[
         bool,
         typer.Option(
             "--from-start",
-            help="Where no position is stored, begin though the topic is not empty.",
+            help="Start from the beginning if no position is stored, even if the topic is not empty.",
             rich_help_panel=_SOURCE,
         ),
     ] = False,
@@ -94,27 +101,30 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
         int | None,
         typer.Option("--count", min=0, help="Send this many numbered test orders.", rich_help_panel=_NUMBERS),
     ] = None,
-    keys: Annotated[int, typer.Option("--keys", min=1, help="Of this many customers.", rich_help_panel=_NUMBERS)] = 100,
+    keys: Annotated[
+        int, typer.Option("--keys", min=1, help="Number of customers in the test orders.", rich_help_panel=_NUMBERS)
+    ] = 100,
     size: Annotated[
-        int, typer.Option("--size", min=0, help="Filled up to so many bytes each.", rich_help_panel=_NUMBERS)
+        int, typer.Option("--size", min=0, help="Pad each test order to this many bytes.", rich_help_panel=_NUMBERS)
     ] = 0,
     rate: Annotated[
-        float, typer.Option("--rate", min=0, callback=finite, help="Events a second; 0: as fast as it goes.")
+        float, typer.Option("--rate", min=0, callback=finite, help="Most events per second; 0 means no limit.")
     ] = 0,
     batch: Annotated[
-        int, typer.Option("--batch", min=1, help="Events in a transaction, or between two notes of the position.")
+        int, typer.Option("--batch", min=1, help="Events per transaction, or between two stored positions.")
     ] = 200_000,
     journal: Annotated[
-        Path | None, typer.Option("--journal", metavar="FILE", help="Append what was meant and what became of it.")
+        Path | None,
+        typer.Option("--journal", metavar="FILE", help="Append each event's intent and outcome to this file."),
     ] = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Send events under a guarantee, and say what became of them.
 
-    With --guarantee the source's position is kept in Kafka, under exactly-once in the transaction of the events: after
-    kill -9 the same command goes on without loss and without doubles. Without it, each run sends everything, with
-    acks=all, and --count makes new events each time. Without --count and --file, each line of standard input is an
-    event. On the local stack a missing topic is made. Ends with 1 when an event was refused, with 5 when one may or may
+    With --guarantee the source's position is stored in Kafka (exactly-once: in the events' own transaction). After
+    kill -9 the same command resumes without loss or duplicates. Without it, each run sends everything, with
+    acks=all, and --count creates new events each time. Without --count and --file, each line of standard input is an
+    event. On the local stack a missing topic is created. Exits with 1 if an event was refused, with 5 if one may or may
     not have arrived.
 
     Example: fencepost produce --topic orders --guarantee exactly-once --file orders.jsonl --key customer
@@ -191,7 +201,7 @@ def _make_topic(connection: Connection, topic: str) -> None:
         if topic in cluster.topic_names():
             return
         if connection.bootstrap_server or connection.command_config:
-            remedy = f"make it: {_create_command(connection, topic)}"
+            remedy = f"create it: {_create_command(connection, topic)}"
             raise Usage(f"there is no topic {topic} at {cluster.servers}", remedy)
         create_topic(cluster, TopicRequest(topic))
-    note(f"topic {topic} made: 3 partitions, replication 3, min in-sync 2")
+    note(f"topic {topic} created: 3 partitions, replication 3, min in-sync 2")

@@ -74,7 +74,7 @@ class ProduceOutput:
     def _sentence(self, totals: SourceTotals, run: Run) -> str:
         topic = self._job.topic
         if self._job.guarantee is Guarantee.AT_MOST_ONCE:
-            said = f"{count(totals.unknown, 'event')} sent to {topic}; nobody was asked to acknowledge them"
+            said = f"{count(totals.unknown, 'event')} sent to {topic}; no acknowledgement was requested"
         elif self._job.guarantee is Guarantee.EXACTLY_ONCE:
             said = f"{count(totals.acked, 'event')} in {topic}, committed together with their position"
         else:
@@ -82,7 +82,7 @@ class ProduceOutput:
             said = f"{count(totals.acked, 'event')} in {topic}, acknowledged by the {whom}"
         if run.resumed_at is not None:
             before = count(run.resumed_at["number"], "line" if self._count is None else "event")
-            said += f"; {before} had been sent before"
+            said += f"; {before} had been sent by earlier runs"
         return said
 
     @contextmanager

@@ -15,22 +15,24 @@ from fencepost.machine.counting import count
 
 def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Which of the pipeline's topics; needed where it reads several.")
+        str | None, typer.Option("--topic", help="Topic of the event; needed if the pipeline reads several.")
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="Where the event is.")] = None,
     offset: Annotated[int | None, typer.Option("--offset", min=0, help="Where the event is.")] = None,
-    id_: Annotated[str | None, typer.Option("--id", help="Its id instead; the topics are read to find it.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Look its row up too.")] = False,
+    id_: Annotated[
+        str | None, typer.Option("--id", help="Id of the event, instead. Reads the topics to find it.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Look up its row too.")] = False,
     wait: Annotated[
-        float, typer.Option("--wait", metavar="SECONDS", min=0, callback=finite, help="Wait for it so long.")
+        float, typer.Option("--wait", metavar="SECONDS", min=0, callback=finite, help="Wait up to this many seconds.")
     ] = 0,
     spec: SpecOption = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Say what became of one event: processed, skipped or waiting, from the sink's position, without a scan.
+    """Say what happened to one event: processed, skipped or waiting. Uses the stored position, without a scan.
 
-    With --check: landed, dead, filtered or gone. Ends with 0; with 1 when it is skipped, dead or gone; with 5 while it
-    waits, and where that is not known.
+    With --check: landed, dead, filtered or gone. Exits with 0; with 1 if it is skipped, dead or gone; with 5 while it
+    waits, or if that is not known.
     """
     from fencepost.audit.fates import Fate
     from fencepost.audit.receipt import find_event

@@ -24,21 +24,23 @@ NOT_DRAINED = 3  # others hold what is left, and do not answer for it
 
 def run(
     spec: SpecOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Carry what is there now, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process what is there now, then exit.")] = False,
     standby: Annotated[
-        bool, typer.Option("--standby", help="Begin only when no other run of the pipeline is alive.")
+        bool, typer.Option("--standby", help="Wait as a standby until no other run of the pipeline is alive.")
     ] = False,
     metrics: Annotated[
         str | None,
-        typer.Option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics there; :PORT is loopback."),
+        typer.Option(
+            "--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics on this address; :PORT means loopback."
+        ),
     ] = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Run the pipeline of this folder under its declared guarantee.
 
-    Ctrl-C and SIGTERM finish the batch that is under way; a second Ctrl-C ends at once. Nothing is lost either way.
-    Another run of the same pipeline takes over, and this one then ends with 4. With --once and engine: python it ends
-    with 3 where offsets wait in partitions of other members that nobody was seen to carry.
+    Ctrl-C and SIGTERM finish the current batch; a second Ctrl-C exits at once. Nothing is lost either way.
+    If another run of the same pipeline takes over, this one exits with 4. With --once and engine: python it exits
+    with 3 if partitions of other group members still have lag that no member was seen to process.
     """
     from fencepost.cli.run_output import RunOutput, texts
     from fencepost.engines.listener import News, Started
@@ -74,8 +76,10 @@ def run(
         emit_json({"event": "ended", **counts, "left": left, "positions": texts(summary.positions)})
     else:
         batches = count(summary.batches, "batch", "batches")
-        aside = f", {count(summary.dead, 'record')} put aside" if summary.dead else ""
-        gone = f", {count(summary.skipped, 'offset')} skipped that were gone" if summary.skipped else ""
+        aside = f", {count(summary.dead, 'record')} dead-lettered" if summary.dead else ""
+        gone = (
+            f", {count(summary.skipped, 'offset')} skipped (deleted before they were read)" if summary.skipped else ""
+        )
         say(f"{count(summary.rows, 'row')} landed in {batches}{aside}{gone}")
     if signal.SIGINT in signals:
         raise typer.Exit(INTERRUPTED)

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from fencepost.cli.output import emit_json, note, progress_console
-from fencepost.engines.listener import BatchDone, Left, News, Skipped, Started, Waiting
+from fencepost.engines.listener import BatchDone, News, NotDrained, Skipped, Started, Waiting
 from fencepost.machine.counting import count
 from fencepost.machine.printable import visible
 from fencepost.model import TopicPartition
@@ -36,8 +36,8 @@ class RunOutput:
                 self._told_reading = False
                 self._note(f"{news.trouble}; {then}")
             case Skipped() if not self._as_json:
-                note(f"{news.partition} {news.span}: gone before they were read, and skipped")
-            case Left() if not self._as_json:
+                note(f"{news.partition} {news.span}: deleted before they were read: skipped")
+            case NotDrained() if not self._as_json:
                 self.end()
                 note(f"not drained: {news}: {news.remedy}")
 
@@ -55,7 +55,7 @@ class RunOutput:
         text = f"{count(self._rows, 'row')} landed, {rate:,.0f} records/s"
         if done.lag is not None:
             text += f", {done.lag:,} to go" + (f" ({done.lag / rate:,.0f} s)" if rate and done.lag else "")
-        text += f", {done.dead:,} put aside" if done.dead else ""
+        text += f", {done.dead:,} dead-lettered" if done.dead else ""
         self._note(text + (f", staged ({done.staged})" if done.staged else ""))
         if done.complaint and not self._as_json:
             note(f"the consumer group does not show the newest positions: {done.complaint}")
@@ -96,7 +96,7 @@ def _json(news: News) -> dict[str, Any]:
         case Skipped():
             span = {"start": news.span.start, "end": news.span.end}
             return {"event": "skipped", "partition": str(news.partition), **span}
-        case Left():
+        case NotDrained():
             held = {str(at): news.holders.get(at) for at in sorted(news.offsets)}
             said = {"moving": news.moving, "trouble": str(news), "remedy": news.remedy}
             return {"event": "left", "offsets": texts(news.offsets), "holders": held, **said}

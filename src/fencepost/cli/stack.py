@@ -19,7 +19,7 @@ HomeOption = Annotated[
         "--home",
         envvar="FENCEPOST_HOME",
         show_default=".fencepost",
-        help="The folder of the stack; another folder is another stack, on other ports.",
+        help="Folder of the stack. Another folder is another stack, on other ports.",
     ),
 ]
 
@@ -30,7 +30,7 @@ app = typer.Typer(
 
 @app.command()
 def up(home: HomeOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
-    """Start the local stack and return when everything answers. What runs already is left alone.
+    """Start the local stack, and return when everything is up. Safe to repeat.
 
     The first start fetches Kafka's jars (about 45 MB).
     """
@@ -46,9 +46,9 @@ def up(home: HomeOption = None, output: FormatOption = OutputFormat.TEXT) -> Non
 @app.command()
 def down(
     home: HomeOption = None,
-    wipe: Annotated[bool, typer.Option("--wipe", help="Remove its data too: topics, tables, everything.")] = False,
+    wipe: Annotated[bool, typer.Option("--wipe", help="Delete its data too: topics, tables, everything.")] = False,
 ) -> None:
-    """Stop the local stack. Its data stays for the next `up`, unless it is wiped."""
+    """Stop the local stack. Its data is kept for the next `up`, unless --wipe is given."""
     from fencepost.local import Stack, nearest_home
     from fencepost.machine.progress import for_stderr
 
@@ -62,9 +62,9 @@ def down(
 
 @app.command()
 def status(home: HomeOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
-    """Show each process of the local stack, and how the brokers share the partitions' leaders.
+    """Show each process of the local stack, and how many partitions each broker leads.
 
-    Ends with 0 when everything is up, with 3 otherwise.
+    Exits with 0 if everything is up, with 3 otherwise.
     """
     from fencepost.local import Stack, nearest_home
 
@@ -77,7 +77,7 @@ def status(home: HomeOption = None, output: FormatOption = OutputFormat.TEXT) ->
     if found.missing:
         raise Unreachable(f"not up: {', '.join(found.missing)}", "`fencepost up` starts what is down")
     if found.orphans:
-        raise Unreachable(f"processes that nothing remembers: {found.orphans}", "`fencepost up` ends them")
+        raise Unreachable(f"orphaned processes: {found.orphans}", "`fencepost up` ends them")
 
 
 def _show(found: Status, output: OutputFormat) -> None:

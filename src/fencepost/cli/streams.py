@@ -14,7 +14,7 @@ PIPE_CLOSED = 141  # what a shell shows for SIGPIPE
 
 
 class ReaderGone(FencepostError):
-    """Whoever read the output went away, as `| head -1` does: the command ends, without a word."""
+    """The reader of the output is gone, as after `| head -1`: the command ends, without a word."""
 
     exit_code = PIPE_CLOSED
 
@@ -33,7 +33,7 @@ class Stdout(io.TextIOBase):
 
     def write(self, text: str) -> int:
         if self._inner is None:
-            raise OutputFailed("standard output is closed", "let it lead somewhere, /dev/null if need be")
+            raise OutputFailed("standard output is closed", "redirect it, for example to /dev/null")
         try:
             return self._inner.write(text)
         except OSError as error:
@@ -50,7 +50,7 @@ class Stdout(io.TextIOBase):
         _discard(self._inner)
         if isinstance(error, BrokenPipeError):
             return ReaderGone("nobody reads the output any more")
-        return OutputFailed(f"standard output cannot be written: {error.strerror}", "let it lead elsewhere")
+        return OutputFailed(f"standard output cannot be written: {error.strerror}", "redirect it elsewhere")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -1,4 +1,4 @@
-"""`fencepost topic`: make, list, describe and delete topics."""
+"""`fencepost topic`: create, list, describe and delete topics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fencepost.kafka.topics import TopicDescription
 
 app = typer.Typer(
-    help="Make, list, describe and delete topics, on the local stack or any other cluster.",
+    help="Create, list, describe and delete topics, on the local stack or any other cluster.",
     no_args_is_help=True,
 )
 
@@ -31,20 +31,20 @@ def create(  # noqa: PLR0913  (a command's options are its parameters)
     topic: TopicArgument,
     *,
     connection: Connection,
-    partitions: Annotated[int, typer.Option(min=1, help="How many readers can share the topic.")] = 3,
-    replication_factor: Annotated[int, typer.Option(min=1, help="On how many brokers each record is.")] = 3,
+    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 3,
+    replication_factor: Annotated[int, typer.Option(min=1, help="Replication factor.")] = 3,
     config: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A setting of the topic, in Kafka's words. May be repeated."),
+        typer.Option(metavar="KEY=VALUE", help="A topic setting, under Kafka's name. May be repeated."),
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Be content when there is one of that name.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Make a topic, and wait until every partition has a leader and a full in-sync set.
+    """Create a topic, and wait until every partition has a leader and all replicas are in sync.
 
-    Each record goes to three brokers, and counts as written when two of them have it (min.insync.replicas=2).
+    The default is three replicas and min.insync.replicas=2.
 
     Example: fencepost topic create orders --partitions 6 --config retention.ms=86400000
     """
@@ -71,7 +71,7 @@ def create(  # noqa: PLR0913  (a command's options are its parameters)
 @connected
 def list_(
     connection: Connection,
-    exclude_internal: Annotated[bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")] = False,
+    exclude_internal: Annotated[bool, typer.Option("--exclude-internal", help="Hide Kafka's internal topics.")] = False,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """List the topics.
@@ -95,10 +95,10 @@ def list_(
 @app.command("describe")
 @connected
 def describe(topic: TopicArgument, connection: Connection, output: FormatOption = OutputFormat.TEXT) -> None:
-    """Show a topic: its id, and for each partition who keeps it and where it begins and ends.
+    """Show a topic: its id, and the replicas and offsets of each partition.
 
-    FIRST is the oldest offset that is still there, END the next one to be written, STABLE how far readers of
-    committed records get: below END while a transaction is open.
+    FIRST is the oldest offset, END the next one to be written, STABLE the last stable offset: where readers of
+    committed records stop, below END while a transaction is open.
 
     Example: fencepost topic describe orders
     """
@@ -154,7 +154,7 @@ def delete(
 
 def _confirm(found: TopicDescription) -> None:
     if not sys.stdin.isatty():
-        raise Usage(f"deleting topic {found.topic} needs a yes, and nobody is there to give it", "add --yes")
+        raise Usage(f"deleting topic {found.topic} needs confirmation, and there is no terminal to ask on", "add --yes")
     typer.confirm(f"Delete {visible(_headline(found))}, with all its records?", abort=True, err=True)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from time import monotonic, sleep
 
 from fencepost.audit.compare import Comparison, compare_log
-from fencepost.demo.teller import Teller
+from fencepost.demo.step_log import StepLog
 from fencepost.errors import Unreachable
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.topic_reader import read_committed
@@ -21,7 +21,7 @@ EVENTS = 1000
 PATIENCE = 60.0
 
 
-def lose_a_broker(stack: Stack, tell: Teller) -> Comparison:
+def lose_a_broker(stack: Stack, tell: StepLog) -> Comparison:
     """Send, kill a leader with -9, read everything back, and bring the broker home."""
     tell.chapter("Three brokers, one of them killed")
     kafka = {"bootstrap.servers": stack.bootstrap_servers}

@@ -14,13 +14,13 @@ from fencepost.audit.compare import Comparison, compare_sink
 from fencepost.demo.naive import Recipe
 from fencepost.demo.pipeline import TOPIC, ids_in_table, ids_in_topic
 from fencepost.demo.processes import Program, program
-from fencepost.demo.teller import Teller
+from fencepost.demo.step_log import StepLog
 from fencepost.local import Stack
 
 TABLE = "orders_naive"
 
 
-def kill_the_usual_recipe(stack: Stack, events: int, folder: Path, tell: Teller) -> Comparison:
+def kill_the_usual_recipe(stack: Stack, events: int, folder: Path, tell: StepLog) -> Comparison:
     """foreachBatch with Spark's JDBC append, killed once in the middle of a batch, restarted from its checkpoint."""
     tell.chapter("The same kill, once, against foreachBatch with Spark's JDBC append and its own checkpoint")
     records = events // 4

@@ -16,7 +16,7 @@ from fencepost.audit.compare import Comparison, compare_sink
 from fencepost.audit.findings import Audit
 from fencepost.audit.request import of_pipeline
 from fencepost.demo.processes import Program, program
-from fencepost.demo.teller import Teller
+from fencepost.demo.step_log import StepLog
 from fencepost.errors import Unreachable
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.topic_reader import read_committed
@@ -51,7 +51,7 @@ class Killed:
     audit: Audit
 
 
-def produce(stack: Stack, events: int, tell: Teller) -> None:
+def produce(stack: Stack, events: int, tell: StepLog) -> None:
     kafka = {"bootstrap.servers": stack.bootstrap_servers}
     with Cluster(kafka) as cluster:
         create_topic(cluster, TopicRequest(TOPIC, PARTITIONS))
@@ -61,7 +61,7 @@ def produce(stack: Stack, events: int, tell: Teller) -> None:
     tell.step(f"{events:,} orders in topic {TOPIC}, {PARTITIONS} partitions")
 
 
-def kill_and_resume(stack: Stack, events: int, folder: Path, tell: Teller, show: Advance) -> Killed:
+def kill_and_resume(stack: Stack, events: int, folder: Path, tell: StepLog, show: Advance) -> Killed:
     """Run the pipeline; kill its whole process tree three times, a broker once; resume; compare every id."""
     spec = folder / "fencepost.yml"
     dsn = stack.dsn.replace('"', '\\"')
@@ -88,7 +88,7 @@ def kill_and_resume(stack: Stack, events: int, folder: Path, tell: Teller, show:
     return Killed(len(KILLED_AT), result, audit(of_pipeline(load(spec))))
 
 
-def _lose_a_broker(stack: Stack, running: Program, done: Progress, tell: Teller) -> None:
+def _lose_a_broker(stack: Stack, running: Program, done: Progress, tell: StepLog) -> None:
     before = done()
     running.wait_for(lambda: done() > before)
     broker = stack.brokers["broker-2"]

@@ -12,7 +12,7 @@ from fencepost.audit.findings import Audit
 from fencepost.demo.brokers import lose_a_broker
 from fencepost.demo.control import kill_the_usual_recipe
 from fencepost.demo.pipeline import Killed, kill_and_resume, produce
-from fencepost.demo.teller import Teller
+from fencepost.demo.step_log import StepLog
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
 from fencepost.machine.progress import for_stderr
@@ -48,7 +48,7 @@ class StoryVerdict:
 
 def tell_story(say: Callable[[str], None], events: int = EVENTS) -> StoryVerdict:
     """On a stack and in a folder of its own; both are gone at the end."""
-    tell = Teller(say)
+    tell = StepLog(say)
     tell.step("a stack of its own: one controller, three brokers, PostgreSQL; no Docker")
     with (
         tempfile.TemporaryDirectory(prefix="fencepost-demo-") as name,
@@ -59,7 +59,7 @@ def tell_story(say: Callable[[str], None], events: int = EVENTS) -> StoryVerdict
         brokers = lose_a_broker(stack, tell)
         tell.chapter("Kafka through Spark into PostgreSQL, exactly once, and killed on the way")
         produce(stack, events, tell)
-        with for_stderr().bar("carried into PostgreSQL", events) as show:
+        with for_stderr().bar("delivered into PostgreSQL", events) as show:
             pipeline = kill_and_resume(stack, events, folder, tell, show)
         result = pipeline.result
         tell.step(f"every id compared: {result.landed:,} rows, lost {result.lost}, doubled {result.duplicated}")

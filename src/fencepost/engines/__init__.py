@@ -1,1 +1,1 @@
-"""What carries batches, on Spark or in plain Python, and what both tell and wait for."""
+"""What delivers batches, on Spark or in plain Python, and what both report and wait for."""

@@ -1,4 +1,4 @@
-"""Records that were gone before anybody read them, gone over where the pipeline allows it."""
+"""Records that were gone before anybody read them, skipped where the pipeline allows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.model import Batch, Tenure
 def skip_gone(topic: TopicReader, tenure: Tenure, progress: Progress, tell: Callable[[Skipped], object]) -> Tenure:
     """The term as it stands when every position is one that the topic holds. Raises as `advance` does.
 
-    A gap is told before the position moves over it: a crash between tells it again, and none goes untold.
+    A gap is reported before the position moves past it: a crash between reports it again, and none is missed.
     """
     gone = topic.gone(tenure.positions)
     for partition, span in gone.items():

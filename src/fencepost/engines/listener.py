@@ -51,28 +51,25 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Left:
-    """A run that was to carry what there is ends, and these offsets wait in partitions of other members."""
+class NotDrained:
+    """A run with --once ends, and these offsets are left in partitions of other members."""
 
     offsets: Mapping[TopicPartition, int]  # how many
-    moving: bool = False  # have all that hold them been seen to carry?
+    moving: bool = False  # have all of their members been seen to make progress?
     holders: Mapping[TopicPartition, str] = field(default_factory=dict)  # member ids, as far as the group says
 
     def __str__(self) -> str:
-        where = ", ".join(f"{at} (held by {self.holders.get(at, 'nobody')})" for at in sorted(self.offsets))
-        return f"{count(sum(self.offsets.values()), 'offset')} waiting in {where}"
+        where = ", ".join(f"{at} (assigned to {self.holders.get(at, 'nobody')})" for at in sorted(self.offsets))
+        return f"{count(sum(self.offsets.values()), 'offset')} left in {where}"
 
     @property
     def remedy(self) -> str:
         if self.moving:
-            return "they are carried by others, which were at it"
-        return (
-            "nobody was seen to carry them: see whether the other members run, end those that stand still, and run "
-            "--once again"
-        )
+            return "other members are processing them"
+        return "no member was seen to process them: check the other members, end those that hang, and run --once again"
 
 
-News = Started | BatchDone | Waiting | Skipped | Left
+News = Started | BatchDone | Waiting | Skipped | NotDrained
 Listener = Callable[[News], None]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 _SECONDS = 3.0  # for each server
 _OTHER_NAME = {62, 63, 64}  # OpenSSL's codes: the name, the mail address or the IP address does not match
 _OUT_OF_TIME = {9, 10}  # not yet valid, and not any more
-_AUTHORITY = "set ssl.truststore.location (type PEM) or ssl.ca.location to the certificate of who signed it"
+_AUTHORITY = "set ssl.truststore.location (type PEM) or ssl.ca.location to the certificate of its issuer"
 
 
 def distrust(settings: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -50,7 +50,7 @@ def _refused(context: ssl.SSLContext, host: str, port: int) -> tuple[str, str] |
         if error.verify_code in _OTHER_NAME:
             return _misnamed(context, host, port)
         what = f"the certificate of {host}:{port} is not trusted: {error.verify_message}"
-        return what, "have it renewed" if error.verify_code in _OUT_OF_TIME else _AUTHORITY
+        return what, "renew it" if error.verify_code in _OUT_OF_TIME else _AUTHORITY
     except OSError:
         pass
     return None
@@ -65,7 +65,7 @@ def _misnamed(context: ssl.SSLContext, host: str, port: int) -> tuple[str, str] 
     whose = ", ".join(names) or "another name"
     return (
         f"the certificate of {host}:{port} is for {whose}, not for {host}",
-        "connect to a name that it has, or have it made for this one too",
+        "connect to a name in the certificate, or add this name to it",
     )
 
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from fencepost.errors import FencepostError, Unknown, Unreachable, Usage
 from fencepost.kafka.certificates import distrust
 from fencepost.kafka.config.settings import outsider_settings
-from fencepost.kafka.errors import Complaints, NotLetIn, failure, is_missing, may_pass
+from fencepost.kafka.errors import AuthenticationFailed, Complaints, failure, is_missing, may_pass
 from fencepost.kafka.log import librdkafka_log
 from fencepost.kafka.standalone_consumer import StandaloneConsumer
 from fencepost.model import TopicPartition
@@ -39,7 +39,8 @@ class Cluster:
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """Connect. Raises Usage for bad settings, Unreachable when nobody answers, NotLetIn for bad credentials."""
+        """Connect. Raises Usage for bad settings, Unreachable when nobody answers, AuthenticationFailed for bad "
+        "credentials."""
         self._settings = settings
         self._complaints = Complaints()
         self._config: dict[str, Any] = {**outsider_settings(settings), "error_cb": self._complaints.hear}
@@ -88,7 +89,7 @@ class Cluster:
         except KafkaException as error:
             failed = self._failure(error, subject)
             if isinstance(failed, Unreachable):
-                remedy = "it may be done or not: look before you repeat it"
+                remedy = "it may be done or not: check before you repeat it"
                 raise Unknown(f"{subject}: {failed.message}", remedy) from error
             raise failed from error
 
@@ -170,8 +171,8 @@ class Cluster:
     def _failure(self, error: KafkaException, subject: str) -> FencepostError:
         self.admin.poll(0)  # only here the driver hands over what its connections complained of
         failed = failure(error.args[0], subject, self.servers, self._complaints.last)
-        if isinstance(failed, NotLetIn) and (reason := distrust(self._config)):
-            return NotLetIn(*reason)
+        if isinstance(failed, AuthenticationFailed) and (reason := distrust(self._config)):
+            return AuthenticationFailed(*reason)
         return failed
 
 

@@ -11,7 +11,7 @@ from fencepost.model import Outcome
 
 
 class Missing(Usage):
-    """There is no such topic or group; whoever knows the others' names says which is the nearest."""
+    """There is no such topic or group."""
 
 
 class Existing(Usage):
@@ -22,7 +22,7 @@ class Forbidden(Usage):
     """This user may not do or see that."""
 
 
-class NotLetIn(Unreachable):
+class AuthenticationFailed(Unreachable):
     """The server is there, and one side does not trust the other: a person must see to that."""
 
 
@@ -108,7 +108,7 @@ _NOT_IN_THE_LOG = {  # a record that gets one of these answers is certainly not 
 }
 _NOT_IN_THE_LOG_IF_FIRST = {KafkaError.NOT_ENOUGH_REPLICAS}  # unless an earlier request for the same record got through
 _NEWER = "it needs brokers, or a client, of a newer version"
-_NO_ENTRY = "get a new token, or another way in"
+_NO_ENTRY = "get a new token, or use another SASL mechanism"
 _BAD_INPUT = {
     KafkaError._INVALID_ARG: "correct the setting",
     KafkaError._NOT_CONFIGURED: "correct the setting",
@@ -124,14 +124,14 @@ _BAD_INPUT = {
     KafkaError.GROUP_MAX_SIZE_REACHED: "the brokers' group.max.size is the most members",
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: "give every member the same group.protocol and assignment strategy",
     KafkaError.INVALID_CONFIG: "correct the --config of that name",
-    KafkaError.INVALID_GROUP_ID: "a group's name is not empty",
+    KafkaError.INVALID_GROUP_ID: "give a non-empty group name",
     KafkaError.INVALID_PARTITIONS: "give at least one partition",
     KafkaError.INVALID_REGULAR_EXPRESSION: "correct the expression",
     KafkaError.INVALID_REPLICA_ASSIGNMENT: "give each partition as many brokers as it has replicas",
     KafkaError.INVALID_REPLICATION_FACTOR: "give at most as many replicas as there are brokers",
     KafkaError.INVALID_SESSION_TIMEOUT: "session.timeout.ms is 6 s to 30 min, unless the brokers' own settings differ",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "the brokers' transaction.max.timeout.ms is the most",
-    KafkaError.POLICY_VIOLATION: "ask whoever runs the cluster for its rules",
+    KafkaError.POLICY_VIOLATION: "ask the cluster's administrator for its policy",
     KafkaError.TOPIC_EXCEPTION: "take another name: up to 249 letters, digits, '.', '_' and '-'",
     KafkaError.TOPIC_DELETION_DISABLED: "the brokers have delete.topic.enable=false",
     KafkaError.UNSUPPORTED_ASSIGNOR: "correct group.remote.assignor",
@@ -165,7 +165,7 @@ def is_end_of_partition(error: KafkaError) -> bool:
 
 def may_pass(failed: FencepostError) -> bool:
     """Is it worth asking again? Not where one side does not trust the other."""
-    return isinstance(failed, Unreachable) and not isinstance(failed, NotLetIn)
+    return isinstance(failed, Unreachable) and not isinstance(failed, AuthenticationFailed)
 
 
 def outcome_of(error: KafkaError, retried: bool) -> Outcome:
@@ -182,10 +182,10 @@ def first_error(error: KafkaError | None, answers: Iterable[TopicPartition]) -> 
 def commit_failure(error: KafkaError, doing: str) -> FencepostError:
     """Our error for a commit of offsets: Fenced, Unknown where no answer came, else Unreachable."""
     if error.code() in _NOT_A_MEMBER:
-        return Fenced(f"{doing}: the group has given the partitions to another member ({error.name()})")
+        return Fenced(f"{doing}: the partitions were reassigned to another member ({error.name()})")
     if error.code() in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
         return Unknown(f"{doing}: no answer came ({error.name()})")
-    return Unreachable(f"{doing}: {error.str()}", "see the brokers")
+    return Unreachable(f"{doing}: {error.str()}", "check the brokers")
 
 
 def failure(error: KafkaError, subject: str, servers: str, complaint: KafkaError | None = None) -> FencepostError:
@@ -201,7 +201,7 @@ def failure(error: KafkaError, subject: str, servers: str, complaint: KafkaError
     if code == KafkaError.TOPIC_ALREADY_EXISTS:
         return Existing(f"{subject} exists already", "take another name, or give --if-not-exists")
     if code in _NOT_ALLOWED:
-        return Forbidden(f"{subject}: not allowed to this user ({error.name()})", "ask for an ACL that allows it")
+        return Forbidden(f"{subject}: not authorized ({error.name()})", "ask for an ACL that allows it")
     if code in _BAD_INPUT:
         return Usage(f"{subject}: {error.str()}", _BAD_INPUT[code])
     return _unsettled(code, f"{subject}: {error.str()} ({error.name()})")
@@ -209,18 +209,18 @@ def failure(error: KafkaError, subject: str, servers: str, complaint: KafkaError
 
 def _unsettled(code: int, said: str) -> FencepostError:
     if code in _FENCED:
-        return Fenced(said, "see which other process has the same name")
+        return Fenced(said, "check which other process uses the same name")
     if code in _ABOUT_DATA:
-        return Refused(said, "the brokers' logs say more")
-    return Unreachable(said, "try again: the brokers have not settled; if it stays, their logs say more")
+        return Refused(said, "see the brokers' logs")
+    return Unreachable(said, "try again: the brokers are still settling; if it persists, see their logs")
 
 
 def _disconnected(error: KafkaError, complaint: KafkaError | None, servers: str) -> FencepostError:
     cause = complaint or error
     if cause.code() in _NOT_LET_IN:
         checked = "ssl.*" if cause.code() == KafkaError._SSL else "sasl.mechanism, the user and the password"
-        return NotLetIn(
-            f"Kafka at {servers} does not let us in ({_readable(cause)})", f"check security.protocol, {checked}"
+        return AuthenticationFailed(
+            f"Kafka at {servers} refused authentication ({_readable(cause)})", f"check security.protocol, {checked}"
         )
     return Unreachable(
         f"Kafka does not answer at {servers} ({_readable(cause)})",

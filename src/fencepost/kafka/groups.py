@@ -61,7 +61,7 @@ class GroupDescription:
 def lag(position: int | None, end: int | None) -> int | None:
     """What is left to read, in offsets; None where one of the two is not known.
 
-    Below zero when the stored position lies beyond the end: the topic was made anew, or lost its tail.
+    Below zero when the stored position lies beyond the end: the topic was created again, or lost its tail.
     """
     return None if position is None or end is None else end - position
 

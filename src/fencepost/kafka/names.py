@@ -15,7 +15,7 @@ _LONGEST_GROUP = 32_000  # bytes; Kafka's own strings end a little above
 def require_topic(name: str) -> str:
     """Raises Usage for what Kafka takes for no topic's name: the driver would wait for it, or end the process."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
-        raise Usage(f"{name[:100]!r} is no name of a topic", "1 to 249 letters, digits, dots, '_' and '-'")
+        raise Usage(f"{name[:100]!r} is not a valid topic name", "1 to 249 letters, digits, dots, '_' and '-'")
     return name
 
 
@@ -26,7 +26,7 @@ def require_group(name: str) -> str:
     except UnicodeEncodeError:
         size = 0
     if not 0 < size <= _LONGEST_GROUP or "\0" in name:
-        raise Usage(f"{name[:100]!r} is no name of a group", "give a text that is not empty")
+        raise Usage(f"{name[:100]!r} is not a valid group name", "give a non-empty name")
     return name
 
 

@@ -65,7 +65,7 @@ class TopicReader:
         return _all_led(partitions, found)
 
     def require_same(self, seen: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
-        """The topics' partitions. Raises TopicRecreated when one was deleted and made anew since it was opened.
+        """The topics' partitions. Raises TopicRecreated when one was deleted and created again since it was opened.
 
         `seen`: partitions that there have been. Of those that some broker still knows none is missing.
         """
@@ -77,7 +77,7 @@ class TopicReader:
         now, partitions = topic_id_and_partitions(self._cluster, topic, most)
         if now != self.topic_ids[topic]:
             raise TopicRecreated(
-                f"topic {topic!r} was deleted and made anew while it was read",
+                f"topic {topic!r} was deleted and created again while it was read",
                 read_new_topic(topic),
             )
         return [TopicPartition(topic, partition) for partition in partitions]
@@ -111,7 +111,7 @@ def by_place(offsets: Offsets, topics: Sequence[str]) -> dict[TopicPartition, in
         elif len(topics) == 1:
             places[TopicPartition(topics[0], int(name))] = given
         else:
-            raise Usage(f"offset {given} of partition {name}: of which topic?", f"say which of {', '.join(topics)}")
+            raise Usage(f"offset {given} of partition {name}: which topic?", f"say which of {', '.join(topics)}")
     return places
 
 
@@ -123,7 +123,7 @@ def _all_led(partitions: Iterable[TopicPartition], offsets: dict[TopicPartition,
     """The offsets, where every partition has one; Unreachable where a leader is missing."""
     for partition in partitions:
         if partition not in offsets:
-            raise Unreachable(f"{partition} has no leader now", "see which broker is missing")
+            raise Unreachable(f"{partition} has no leader", "check which broker is missing")
     return offsets
 
 
@@ -158,7 +158,7 @@ def _require_there(stored: Mapping[TopicPartition, int], end: Mapping[TopicParti
     for at, position in sorted(stored.items()):
         if at not in end:
             raise PositionLost(
-                f"{at} has a stored position ({position}) and does not exist any more: the topic was made anew",
+                f"{at} has a stored position ({position}) but no longer exists: the topic was created again",
                 read_new_topic(at.topic),
             )
     if lost := {at: position for at, position in stored.items() if position > end[at]}:
@@ -182,10 +182,10 @@ def beyond_the_end(
         for at, position in sorted(stored.items())
     )
     remedy = (
-        "see what happened to the topic: if it lost its tail and was written to since, records before its end are new, "
-        f"and going on at the end skips them. To do that: {command({at: end[at] for at in stored})}"
+        f"check what happened to the topic: if it lost its tail and was written to since, records before its end "
+        f"are new, and continuing at the end skips them. To do that: {command({at: end[at] for at in stored})}"
     )
-    return f"{where}: records that were read are gone from it", remedy
+    return f"{where}: records that were already read are gone from it", remedy
 
 
 def before_the_start(
@@ -193,10 +193,8 @@ def before_the_start(
 ) -> tuple[str, str]:
     """What to say, and to do, of positions whose records do not exist any more."""
     where = "; ".join(
-        f"{at}: the records from {position} to {first[at] - 1} were never read and are gone"
+        f"{at}: the records from {position} to {first[at] - 1} were deleted before they were read"
         for at, position in sorted(stored.items())
     )
-    remedy = (
-        f"to go on without them: {command({at: first[at] for at in stored})}; and give the topic a longer retention"
-    )
+    remedy = f"to skip them: {command({at: first[at] for at in stored})}; and give the topic a longer retention"
     return f"{where}, by retention or by deletion", remedy

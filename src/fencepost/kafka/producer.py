@@ -19,7 +19,14 @@ from confluent_kafka import Producer as Driver
 
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable, Usage
 from fencepost.kafka.commits import requests_sent
-from fencepost.kafka.errors import NO_ANSWER, Complaints, NotLetIn, failure, is_fenced_producer, is_refused_at_once
+from fencepost.kafka.errors import (
+    NO_ANSWER,
+    AuthenticationFailed,
+    Complaints,
+    failure,
+    is_fenced_producer,
+    is_refused_at_once,
+)
 from fencepost.kafka.log import librdkafka_log
 
 CALL_SECONDS = 10.0  # for one call of a transaction; it is repeated while the driver says that it may be
@@ -38,7 +45,7 @@ class Client:
         """Raises Usage for settings that the driver refuses. Connects in the background."""
         self._servers = str(settings.get("bootstrap.servers", ""))
         if not self._servers:
-            raise Usage("bootstrap.servers is not set", "give the brokers to begin with: host:port[,host:port]")
+            raise Usage("bootstrap.servers is not set", "give the bootstrap servers: host:port[,host:port]")
         self._complaints = Complaints()
         self._statistics = ""
         self._called: Counter[str] = Counter()  # requests that were asked for since the last look
@@ -81,9 +88,9 @@ class Client:
         cause: KafkaError = error.args[0]
         if is_fenced_producer(cause):
             return Fenced(
-                "another producer with the same transactional.id took over, or the transaction took longer than"
-                " transaction.timeout.ms",
-                "see whether another one is running; if not, start this one again",
+                "another producer with the same transactional.id took over, or the transaction exceeded "
+                "transaction.timeout.ms",
+                "check whether another one is running; if not, start this one again",
             )
         if is_refused_at_once(cause):
             return Refused(cause.str().removeprefix("Unable to produce message: "))
@@ -93,9 +100,11 @@ class Client:
         if isinstance(found, Usage):  # a setting or a right: the driver gives up for good on some of these
             return found
         if cause.fatal() or cause.code() == KafkaError._FATAL:
-            return self._fatal_cause() or Unknown(f"this producer cannot go on: {cause.str()}", "make a new one")
+            return self._fatal_cause() or Unknown(f"this producer has failed: {cause.str()}", "create a new one")
         return (
-            found if cause.code() in NO_ANSWER or isinstance(found, NotLetIn) else Unknown(found.message, found.remedy)
+            found
+            if cause.code() in NO_ANSWER or isinstance(found, AuthenticationFailed)
+            else Unknown(found.message, found.remedy)
         )
 
     def _fatal_cause(self) -> FencepostError | None:
@@ -110,7 +119,7 @@ class Client:
     # Transactions
 
     def begin(self) -> None:
-        """Become the owner of the transactional.id: on return, whoever held it before is fenced."""
+        """Become the owner of the transactional.id: on return, the previous owner is fenced."""
         self._insist(self._driver.init_transactions)
 
     def begin_transaction(self) -> None:

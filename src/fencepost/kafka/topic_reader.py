@@ -70,7 +70,7 @@ def _ends(
 def _require_reached(at: TopicPartition, offset: int, end: int | None) -> None:
     if end is not None and offset < end:
         raise Unreachable(
-            f"{at} can be read up to {offset} only, and what is to be compared goes up to {end}",
+            f"{at} can be read up to {offset} only; the comparison needs it up to {end}",
             "a transaction is still open there, or records were deleted: see `fencepost topic describe`",
         )
 
@@ -95,7 +95,7 @@ def _next(consumer: StandaloneConsumer, topic: str) -> list[Message]:
     """The next records and ends of partitions; waits for the first, and takes along what is there already."""
     first = consumer.poll(SILENCE)
     if first is None:
-        raise Unreachable(f"topic {topic!r}: no record and no end came for {SILENCE:.0f} s", "see the brokers")
+        raise Unreachable(f"topic {topic!r}: no record and no end came for {SILENCE:.0f} s", "check the brokers")
     messages = [first, *consumer.consume(AT_ONCE, 0)]
     for message in messages:
         error = message.error()

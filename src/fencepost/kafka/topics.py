@@ -51,7 +51,7 @@ class TopicDescription:
     """One topic with its partitions."""
 
     topic: str
-    topic_id: str  # another one when a topic of the same name is made anew
+    topic_id: str  # another one when a topic of the same name is created again
     internal: bool
     config: Mapping[str, str] | None  # what is set on the topic itself; None: this user may not see it
     partitions: tuple[PartitionDescription, ...]
@@ -84,7 +84,7 @@ class TopicRequest:
         least = config[MIN_IN_SYNC]
         if least.isdecimal() and int(least) > self.replication_factor:
             raise Usage(
-                f"{MIN_IN_SYNC}={least} with {self.replication_factor} replicas: nobody could ever write",
+                f"{MIN_IN_SYNC}={least} with {self.replication_factor} replicas: nothing could ever be written",
                 f"give at most {self.replication_factor}",
             )
         return config
@@ -145,15 +145,15 @@ def create_topic(cluster: Cluster, request: TopicRequest) -> None:
     name, brokers = request.topic, len(cluster.brokers())
     if request.replication_factor > brokers:
         raise Usage(
-            f"{request.replication_factor} replicas of {name} need as many brokers, and there are {brokers}",
+            f"{request.replication_factor} replicas of {name} need as many brokers; there are {brokers}",
             f"give --replication-factor {brokers}, or start more brokers",
         )
     new = NewTopic(name, request.partitions, request.replication_factor, config=request.full_config())
     cluster.tell(lambda: cluster.admin.create_topics([new], request_timeout=TIMEOUT_SECONDS)[name], f"topic {name}")
     if not wait_until(lambda: _is_complete(cluster, request), SETTLE_SECONDS):
         raise Unreachable(
-            f"topic {name} is made, but {SETTLE_SECONDS:.0f} s later not every in-sync set is full",
-            f"see which broker is missing: fencepost topic describe {name}",
+            f"topic {name} was created, but after {SETTLE_SECONDS:.0f} s not all replicas are in sync",
+            f"check which broker is missing: fencepost topic describe {name}",
         )
 
 
@@ -167,7 +167,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
         raise _unknown_topic(cluster, name) from error
     if not wait_until(lambda: not _layouts(cluster, [name]) and not _known(cluster, name), SETTLE_SECONDS):
         raise Unreachable(
-            f"topic {name} is still there {SETTLE_SECONDS:.0f} s after its deletion", "see the brokers' logs"
+            f"topic {name} still exists {SETTLE_SECONDS:.0f} s after its deletion", "see the brokers' logs"
         )
 
 

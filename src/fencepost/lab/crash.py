@@ -1,7 +1,7 @@
 """Crash points: a process that writes down where it is, and then kills, stops or fails itself right there.
 
-    CrashPoint(Step.ADVANCED, orders, Deed.KILL, witness)       between compare-and-set and COMMIT (exactly-once)
-    MidCopy(2, Deed.STOP, witness).rows(batches)                in the middle of the rows, after two record batches
+    CrashPoint(Step.ADVANCED, orders, CrashAction.KILL, witness)       between compare-and-set and COMMIT (exactly-once)
+    MidCopy(2, CrashAction.STOP, witness).rows(batches)                in the middle of the rows, after two batches
 
 Both are picklable: they act in the process where the step runs. They count in the witness file, so that
 "the second time" also holds over task retries and restarts, and so that a point acts once, not in the successor too.
@@ -26,7 +26,7 @@ from fencepost.model import Batch, Step, TopicPartition
 T = TypeVar("T")
 
 
-class Deed(StrEnum):
+class CrashAction(StrEnum):
     """What is done at a crash point."""
 
     KILL = "kill"  # SIGKILL: nothing is tidied up
@@ -56,7 +56,7 @@ class CrashPoint:
 
     step: Step
     partition: TopicPartition
-    deed: Deed
+    deed: CrashAction
     witness: Path
     time: int = 1  # acts when the step is reached for this time, and at no other
 
@@ -70,7 +70,7 @@ class MidCopy:
     """A crash point between the rows: some have gone to the sink, others have not."""
 
     after: int  # this many record batches, 1 or more
-    deed: Deed
+    deed: CrashAction
     witness: Path
     time: int = 1
 
@@ -94,7 +94,7 @@ def standing(witness: Path) -> bool:
     return any(actor is not None and process.stopped(actor) for actor in actors)
 
 
-def _visit(witness: Path, where: str, time: int, deed: Deed) -> None:
+def _visit(witness: Path, where: str, time: int, deed: CrashAction) -> None:
     with witness.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed: two tasks may come at once
         acts = len(visits(witness)) + 1 == time
@@ -105,8 +105,8 @@ def _visit(witness: Path, where: str, time: int, deed: Deed) -> None:
         _do(deed, where)
 
 
-def _do(deed: Deed, where: str) -> None:
-    if deed is Deed.FAIL:
+def _do(deed: CrashAction, where: str) -> None:
+    if deed is CrashAction.FAIL:
         raise Crash(where)
-    number = signal.SIGKILL if deed is Deed.KILL else signal.SIGSTOP
+    number = signal.SIGKILL if deed is CrashAction.KILL else signal.SIGSTOP
     signal.pthread_kill(threading.get_ident(), number)  # to this very thread: it does not take another step

@@ -31,14 +31,14 @@ def explain(logs: Mapping[Path, int]) -> str:
             last = next((line for line in reversed(lines) if line.strip()), "")
             if last:
                 return f"{last[:_LONGEST]} (see {log})"
-    return f"it said nothing (see {log})"
+    return f"no output (see {log})"
 
 
 def _since(log: Path, start: int) -> str:
     if not log.exists():
         return ""
     with log.open("rb") as content:
-        content.seek(start if start <= log.stat().st_size else 0)  # a log that was begun anew is shorter
+        content.seek(start if start <= log.stat().st_size else 0)  # a log that was begun again is shorter
         return content.read().decode(errors="replace")
 
 

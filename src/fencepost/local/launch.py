@@ -35,7 +35,7 @@ def bring_up(processes: Processes, tuning: Tuning) -> None:
                     _await_all(processes, advance)
                 return
             except NodeEnded as ended:
-                if attempt == _TRIES or not _mended(processes, ended.name):
+                if attempt == _TRIES or not _repaired(processes, ended.name):
                     raise
 
 
@@ -126,7 +126,7 @@ def await_one(processes: Processes, name: str) -> None:
         raise Unreachable(f"no answer from {name} within {PATIENCE:.0f} s", f"see the logs in {processes.home}")
 
 
-def _mended(processes: Processes, name: str) -> bool:
+def _repaired(processes: Processes, name: str) -> bool:
     """Is there a reason why it should go better now?"""
     return _lost_a_port(processes, name) or (name in NODE_IDS and processes.drop_damaged_archive())
 
@@ -140,6 +140,6 @@ def check_room(processes: Processes) -> None:
     free = shutil.disk_usage(processes.home).free
     if free < _ROOM and not (processes.home / "kafka").exists():
         raise Unreachable(
-            f"{processes.home} has {free // 2**20} MB left, and a new stack takes {_ROOM // 2**20} MB",
+            f"{processes.home} has {free // 2**20} MB left; a new stack needs {_ROOM // 2**20} MB",
             "make room on that disk, or choose another folder with --home DIR",
         )

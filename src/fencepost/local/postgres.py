@@ -61,7 +61,7 @@ class Server:
         (self.folder / "password").unlink()
         (self.folder / "data.draft").rename(self.data)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Remove what a killed server leaves behind, and set a new password where the old one is lost.
 
         Called when no process of this folder is left, so the lock file can only name a stranger.
@@ -76,7 +76,7 @@ class Server:
         with finishing(alone, command) as running:
             if running.wait() != 0:
                 self.passfile.unlink()
-                raise Unreachable(f"the database's password could not be set anew (see {self.log})")
+                raise Unreachable(f"the database's password could not be set (see {self.log})")
 
     def serving(self, port: int) -> Program:
         argv = [

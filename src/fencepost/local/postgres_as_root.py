@@ -84,7 +84,7 @@ def existing(home: Path) -> Path | None:
     if not link.is_symlink():
         return link if link.exists() else None
     if not _ours(folder := link.readlink()):
-        raise Usage(f"{link} leads to {folder}, which Fencepost did not make", f"remove {link}")
+        raise Usage(f"{link} leads to {folder}, which Fencepost did not create", f"remove {link}")
     return folder if folder.exists() else None
 
 
@@ -154,7 +154,7 @@ def _base() -> Path:
         pass
     facts = base.lstat()  # of the folder itself: a link to elsewhere is not one
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != 0 or facts.st_mode & 0o022:
-        raise Usage(f"{base} is not a folder that only root can write to", "remove it: Fencepost makes it anew")
+        raise Usage(f"{base} is writable by others than root", "remove it: Fencepost creates it again")
     return base
 
 

@@ -39,7 +39,7 @@ class Processes:
     def __init__(self, home: Path, progress: Progress) -> None:
         self.home = home
         self.progress = progress
-        self.state: State = state.load(home) or state.anew(home)
+        self.state: State = state.load(home) or state.new(home)
         self._logs: dict[str, dict[Path, int]] = {}
 
     @cached_property
@@ -66,7 +66,7 @@ class Processes:
     def reload(self) -> bool:
         """Read again what is remembered; False when it is there and cannot be used."""
         found = state.load(self.home)
-        self.state = found or state.anew(self.home)
+        self.state = found or state.new(self.home)
         return found is not None or not state.path(self.home).exists()
 
     def save(self) -> None:
@@ -125,7 +125,7 @@ class Processes:
         """Make its data folder while the block runs, and start it after."""
         server = postgres.server(self.home)
         if server.data.exists():
-            server.mend()
+            server.repair()
             yield
         else:
             with self._job(POSTGRES, server.initialising()):
@@ -186,5 +186,5 @@ class Processes:
 
     def end_strays(self) -> None:
         if found := self.orphans():
-            self.progress.note(f"ending {len(found)} process(es) of {self.home} that nothing remembers")
+            self.progress.note(f"ending {len(found)} orphaned process(es) of {self.home}")
             orphans.end(found)

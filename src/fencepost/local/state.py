@@ -66,7 +66,7 @@ def save(home: Path, state: State) -> None:
     disk.write(path(home), state.model_dump_json(indent=1))
 
 
-def anew(home: Path) -> State:
+def new(home: Path) -> State:
     """A state that knows of no process. The cluster's id is that of the data, where there is some."""
     cluster_id = _cluster_id(home) or new_id()
     return State(cluster_id=cluster_id, nodes={name: Record() for name in NAMES})

@@ -32,11 +32,11 @@ def fetch(*configurations: Configuration, progress: Progress | None = None) -> l
     jars = cache.folder() / "jars"
     with cache.explained():
         if suspects := _unmarked(jars, names):
-            _mend(jars, suspects, progress or Silent())
+            _repair(jars, suspects, progress or Silent())
     return [jars / name for name in names]
 
 
-def _mend(jars: Path, suspects: Sequence[str], progress: Progress) -> None:
+def _repair(jars: Path, suspects: Sequence[str], progress: Progress) -> None:
     if jars.is_dir() and not os.access(jars, os.W_OK) and not _damaged(jars, suspects):
         return  # a cache that somebody else filled for us: whole, and not ours to mark
     with cache.exclusive("jars", progress):

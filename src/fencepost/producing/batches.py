@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fencepost.model import Batch
 from fencepost.producing.events import Event
-from fencepost.producing.sources.source import Broken, Place, Source
+from fencepost.producing.sources.source import BrokenLine, Place, Source
 
 _TICK_SECONDS = 0.1  # a slow source's events are handed over at least this often
 
@@ -34,7 +34,7 @@ class Reader:
         self._started = time.monotonic()
         self._taken = 0
         self.limits = limits
-        self.broken: Broken | None = None  # the line at which it ended
+        self.broken: BrokenLine | None = None  # the line at which it ended
         self.ended = False
 
     def place(self) -> Place:
@@ -55,7 +55,7 @@ class Reader:
                     break
             else:
                 self.ended = True
-        except Broken as error:
+        except BrokenLine as error:
             self.broken, self.ended = error, True
         self._taken += len(taken)
         return taken

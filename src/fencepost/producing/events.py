@@ -40,12 +40,12 @@ def headers_of(value: bytes | None, id_: bytes, headers: Headers = ()) -> list[H
     theirs = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
     for name, _ in theirs:
         if name in (EVENT_ID, EVENT_CHECKSUM):
-            raise Usage(f"the header {name} is Fencepost's own", "give the event's id as id=...")
+            raise Usage(f"the header {name} is reserved", "give the event's id as id=...")
     return ours + theirs
 
 
 def require_id(text: str) -> str:
     """An id that fits into one line of a journal and into a header."""
     if not text or len(text) > 1000 or re.search(r"[\x00-\x1f]", text):
-        raise Usage(f"{text[:60]!r} is no id of an event", "give 1 to 1,000 characters without line ends")
+        raise Usage(f"{text[:60]!r} is not a valid event id", "give 1 to 1,000 characters without line ends")
     return text

@@ -69,12 +69,10 @@ class Journal:
 
     def _require_journal(self) -> None:
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
-            raise Usage(f"the journal {self._path} is no file", "give a file, which is made if it is not there")
+            raise Usage(f"the journal {self._path} is not a file", "give a file; it is created if missing")
         first = os.pread(self._file, _LONGEST_HEADER, 0)
         if first and not _begins_a_journal(first):
-            raise Usage(
-                f"{self._path} is there, and is no journal: it was left as it is", "give the journal another name"
-            )
+            raise Usage(f"{self._path} exists and is not a journal: it was not changed", "give another file name")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed, or its process is gone
         except BlockingIOError as error:
@@ -105,7 +103,7 @@ class Journal:
             raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> Usage:
-        return Usage(f"the journal {self._path} cannot be written: {error.strerror}", "give a file that can be")
+        return Usage(f"the journal {self._path} cannot be written: {error.strerror}", "give a writable file")
 
 
 def _begins_a_journal(first: bytes) -> bool:

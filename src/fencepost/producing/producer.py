@@ -47,7 +47,7 @@ class Producer:
         `kafka` holds Kafka's own settings; one that would break the declaration is refused. `identify` derives an
         event's id from its value. `receipts=False` saves the work per answer: an outcome is then known when `flush`
         returns or the transaction has ended, without its offset.
-        Raises Usage, UnsupportedGuarantee where the topic cannot carry the promise, Unreachable.
+        Raises Usage, UnsupportedGuarantee where the topic cannot hold the guarantee, Unreachable.
         """
         self.topic = require_topic(topic)
         self._declaration = Declaration.of(guarantee, acks, transactional_id, delivery_reports)
@@ -117,7 +117,7 @@ class Producer:
     def flush(self) -> Totals:
         """Wait until every event has its outcome; none takes longer than delivery.timeout.ms."""
         if self._sender.in_transaction:
-            raise Usage("a transaction is open, and its end decides", "leave its block first")
+            raise Usage("a transaction is open: its end decides the outcomes", "leave its `with` block first")
         if self._client is not None and self._declaration.transactional_id is None:
             with self._stopping():
                 self._client.drain()
@@ -173,7 +173,7 @@ class Producer:
         return Refused(said) if report.outcome is Outcome.REFUSED else Aborting(said)
 
     def take_over(self) -> Client:
-        """A client that owns the transactional.id: whoever had it before is fenced, and its transaction decided.
+        """A client that owns the transactional.id: the previous owner is fenced, and its transaction decided.
 
         Raises Fenced where that was us: nobody takes it back from a successor.
         """
@@ -197,9 +197,9 @@ class Producer:
 
     def _begin(self) -> Client:
         if self._declaration.transactional_id is None:
-            raise Usage("a transaction needs a name that a restart keeps", "give transactional_id=...")
+            raise Usage("a transaction needs a transactional.id that survives restarts", "give transactional_id=...")
         if self._sender.in_transaction:
-            raise Usage("a transaction is open already", "leave its block first")
+            raise Usage("a transaction is open already", "leave its `with` block first")
         if self._stopped is not None:
             raise self._stopped
         with self._stopping():
@@ -229,7 +229,7 @@ class Producer:
         except FencepostError as error:
             self._end("unclear", DeliveryReport(Outcome.UNKNOWN, error.message))
             self._drop()
-            raise Unknown(f"it is not known whether the transaction was committed: {error.message}") from error
+            raise Unknown(f"it is unknown whether the transaction was committed: {error.message}") from error
         self._end("commit", DeliveryReport(Outcome.ACKED))
 
     def _abort(self, client: Client, why: str, commit_asked: bool = False) -> None:
@@ -291,7 +291,7 @@ class Producer:
         """Wait for every answer, unless told otherwise, then end. Harmless when closed already."""
         if wait and self._client is not None and self._stopped is None and not self._sender.in_transaction:
             self.flush()
-        self._sender.settle_unanswered("the producer ended before the answer came")
+        self._sender.settle_unanswered("the producer was closed before the answer came")
         self._drop()
         self._sender.journal.close()
 

@@ -31,7 +31,7 @@ class ProduceJob:
     """What is to be carried where, under which word."""
 
     topic: str
-    guarantee: Guarantee | None  # None: nothing is promised, and the next run begins anew
+    guarantee: Guarantee | None  # None: nothing is promised, and the next run begins from scratch
     name: str = ""  # of the source, the same at every run: what its position is kept under
     acks: Acks | None = None
     from_start: bool = False  # where no position is stored, begin though the topic is not empty
@@ -63,12 +63,12 @@ class Run:
         if job.guarantee is Guarantee.EXACTLY_ONCE and not resumable:
             raise UnsupportedGuarantee(
                 Guarantee.EXACTLY_ONCE,
-                "a stream cannot be read again, so a restart would lose or double what was under way",
+                "a stream cannot be read again, so a restart would lose or duplicate what was in flight",
                 Guarantee.AT_LEAST_ONCE,
                 "or write it to a file first",
             )
         if job.journal is not None and isinstance(source, Files) and source.holds(job.journal):
-            raise Usage(f"the journal {job.journal} is one of the files that are sent", "keep it elsewhere")
+            raise Usage(f"the journal {job.journal} is one of the files to send", "put it elsewhere")
         atomic = job.guarantee is Guarantee.EXACTLY_ONCE
         self.producer = Producer(
             job.topic,
@@ -85,7 +85,7 @@ class Run:
 
     def carry(self, see: Callable[[], None] = lambda: None) -> SourceTotals:
         """Send what is left; what stands before a broken line is sent before that is raised. `totals` says how far it
-        got. Raises Fenced, Unknown, Unreachable, Refused (Broken for a line), PositionLost."""
+        got. Raises Fenced, Unknown, Unreachable, Refused (BrokenLine for a line), PositionLost."""
         with self.producer, closing(self._position) if self._position else nullcontext():
             skip = self._job.skip_refused
             store = SourceStore(self.producer, self._position, self._start, self.totals, skip_refused=skip, see=see)
@@ -149,5 +149,5 @@ class Run:
             raise PositionLost(
                 f"no position of {self._job.name} is stored in group {self._job.group}, and topic {topic} is not"
                 " empty: it may have been sent before",
-                "when it was not: give --from-start",
+                "if it was not: give --from-start",
             )

@@ -26,9 +26,9 @@ _ID = attrgetter("id")
 _SETTLE_EVERY = 100  # sends between two looks at which of them are settled
 _FULL_SECONDS = 0.05
 ACKED = DeliveryReport(Outcome.ACKED)
-NOBODY_ANSWERS = DeliveryReport(Outcome.UNKNOWN, "nobody was asked to acknowledge it")
-NEVER_LEFT = DeliveryReport(Outcome.REFUSED, "it was never handed over")
-INTERRUPTED = DeliveryReport(Outcome.UNKNOWN, "it was interrupted on the way")
+NOBODY_ANSWERS = DeliveryReport(Outcome.UNKNOWN, "no acknowledgement was requested")
+NEVER_LEFT = DeliveryReport(Outcome.REFUSED, "it was never sent")
+INTERRUPTED = DeliveryReport(Outcome.UNKNOWN, "the send was interrupted")
 
 
 class Handle:

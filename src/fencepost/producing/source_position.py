@@ -49,7 +49,7 @@ class SourcePosition:
     def _offsets(self, place: Place) -> list[DriverPartition]:
         text = json.dumps(place)
         if len(text.encode()) > LONGEST:
-            raise Usage(f"a place of {len(text)} bytes does not fit into a group's offset", "shorten what it holds")
+            raise Usage(f"a position of {len(text)} bytes does not fit into a group's offset metadata", "shorten it")
         return [DriverPartition(*self._at, 0, text)]
 
 
@@ -58,8 +58,10 @@ def _place(metadata: str | None, group: str) -> Place:
         place = json.loads(metadata or "")
     except json.JSONDecodeError as error:
         raise PositionLost(
-            f"group {group} has an offset that no source of ours wrote", "give the source another --name"
+            f"group {group} has an offset that Fencepost did not write", "give the source another --name"
         ) from error
     if not isinstance(place, dict):
-        raise PositionLost(f"group {group} holds {metadata!r}, which is no place", "give the source another --name")
+        raise PositionLost(
+            f"group {group} holds {metadata!r}, which is not a position", "give the source another --name"
+        )
     return place

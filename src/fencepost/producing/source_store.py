@@ -249,7 +249,7 @@ class SourceStore:
         number, why = refused[0]
         self.totals.reason = self.totals.reason or why
         if not self._skip_refused:
-            raise Refused(f"event {number} of the source was refused: {why}", "mend it, or give --errors skip")
+            raise Refused(f"event {number} of the source was refused: {why}", "fix it, or give --errors skip")
 
 
 class SourceTransaction:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from fencepost.errors import Refused
 from fencepost.rows.json_column import holds_json
 
-REMEDY = "have the function give the same columns, of the same types, for every batch, as it does for one without rows"
+REMEDY = "have the function give the same columns, of the same types, for every batch, as for an empty one"
 
 
 def conformed(made: pa.RecordBatch, wanted: pa.Schema, loose: str, function: object) -> pa.RecordBatch:
@@ -38,7 +38,7 @@ def _require_names(given: list[str], wanted: list[str], function: object) -> Non
     if (repeated := twice(given)) is not None:
         problems.append(f"column {repeated!r} twice")
     if problems:
-        raise Refused(f"{function} gives {', '.join(problems)} for this batch, unlike when it was tried", REMEDY)
+        raise Refused(f"{function} gives {', '.join(problems)} for this batch, unlike in the trial run", REMEDY)
 
 
 def _as(made: pa.RecordBatch, wanted: pa.Field, function: object) -> pa.Array:
@@ -47,9 +47,7 @@ def _as(made: pa.RecordBatch, wanted: pa.Field, function: object) -> pa.Array:
         return made.column(wanted.name).cast(wanted.type)
     kind = "JSON" if holds_json(given) else given.type
     there = "JSON" if holds_json(wanted) else wanted.type
-    raise Refused(
-        f"{function} gives {wanted.name!r} as {kind} for this batch, and as {there} when it was tried", REMEDY
-    )
+    raise Refused(f"{function} gives {wanted.name!r} as {kind} for this batch, and as {there} in the trial run", REMEDY)
 
 
 def _holds(given: pa.DataType, wanted: pa.DataType) -> bool:

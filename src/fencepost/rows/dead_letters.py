@@ -1,4 +1,4 @@
-"""Records that cannot be carried, as rows: the whole record, and why."""
+"""Records that cannot be delivered, as rows: the whole record, and why."""
 
 from __future__ import annotations
 

@@ -37,12 +37,12 @@ class FunctionName:
         """
         place, colon, name = self.text.rpartition(":")
         if not colon or not place or not name.isidentifier():
-            raise Usage(f"{self.text!r} names no function", "write module:function or file.py:function")
+            raise Usage(f"{self.text!r} does not name a function", "write module:function or file.py:function")
         with _loading(place):
             module = self._file(place) if place.endswith(".py") else self._module(place)
             function = getattr(module, name, None)
         if not callable(function):
-            raise Usage(f"{place} has no function {name!r}", "see the name behind the colon")
+            raise Usage(f"{place} has no function {name!r}", "check the name after the colon")
         require_function(function, self.text)
         return _staying(function)
 
@@ -61,7 +61,7 @@ class FunctionName:
         try:
             return importlib.import_module(place)
         except ModuleNotFoundError as error:
-            raise Usage(f"there is no module {place!r}: {error}", "see the name before the colon") from error
+            raise Usage(f"there is no module {place!r}: {error}", "check the name before the colon") from error
 
 
 def require_function(function: object, name: str, yields: bool = True) -> None:
@@ -74,9 +74,9 @@ def require_function(function: object, name: str, yields: bool = True) -> None:
     inner = function.func if isinstance(function, functools.partial) else function
     plain = inner if inspect.isroutine(inner) else type(inner).__call__
     if inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
-        raise Usage(f"{name} is async, and nothing would wait for it", "write def, and asyncio.run(...) inside of it")
+        raise Usage(f"{name} is async, but nothing would await it", "write def, and asyncio.run(...) inside of it")
     if inspect.isgeneratorfunction(plain) and not yields:
-        raise Usage(f"{name} is a generator, and nobody takes what it yields", "write it without yield")
+        raise Usage(f"{name} is a generator, but its values would not be used", "write it without yield")
 
 
 @contextmanager
@@ -88,9 +88,9 @@ def _loading(place: str) -> Iterator[None]:
         raise
     except SyntaxError as error:
         where = f"{error.filename or place} line {error.lineno}" if error.lineno else f"{error.filename or place}"
-        raise Usage(f"{where}: {error.msg}", "mend it: it is not Python as it stands") from error
+        raise Usage(f"{where}: {error.msg}", "fix it: it is not valid Python") from error
     except BaseException as error:
-        raise Usage(f"{place} cannot be loaded: {said(error)}", "mend it: it must be importable") from error
+        raise Usage(f"{place} cannot be loaded: {said(error)}", "fix it: it must be importable") from error
 
 
 def _staying(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """A record's value as one JSON document, within the limits of Spark's reader; and as text, as Spark writes it.
 
-Whatever the bytes are: a dictionary, or NotOfTheSchema.
+Whatever the bytes are: a dictionary, or SchemaMismatch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONE_SURROGATE = (
 _LONE_SURROGATE = re.compile(LONE_SURROGATE)
 
 
-class NotOfTheSchema(ValueError):
+class SchemaMismatch(ValueError):
     """A value that is no JSON object, or that a declared type does not take."""
 
 
@@ -45,25 +45,25 @@ _SHORT = json.JSONDecoder(parse_float=Real, parse_constant=Real)
 
 
 def document_of(value: bytes) -> dict[str, Any]:
-    """Raises NotOfTheSchema."""
+    """Raises SchemaMismatch."""
     try:
         document = _loaded(value.decode())
-    except NotOfTheSchema:
+    except SchemaMismatch:
         raise
     except (ValueError, RecursionError) as error:
-        raise NotOfTheSchema(f"not JSON: {error}") from error
+        raise SchemaMismatch(f"not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise NotOfTheSchema(f"not a JSON object but {type(document).__name__}")
+        raise SchemaMismatch(f"not a JSON object but {type(document).__name__}")
     return cast(dict[str, Any], document)
 
 
 def _loaded(text: str) -> Any:
     if "\\u" in text and _LONE_SURROGATE.search(text):
-        raise NotOfTheSchema("not JSON: half of a surrogate pair")
+        raise SchemaMismatch("not JSON: half of a surrogate pair")
     if len(text) <= MOST_DEEP:
         return _SHORT.decode(text)  # nothing in it can be too deep or too long
     if text.count("[") + text.count("{") > MOST_DEEP and _depth(text) > MOST_DEEP:
-        raise NotOfTheSchema(f"not JSON: nested more than {MOST_DEEP} deep")
+        raise SchemaMismatch(f"not JSON: nested more than {MOST_DEEP} deep")
     named = _names_checked if len(text) > LONGEST_NAME else None
     return json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=Real, object_pairs_hook=named)
 
@@ -89,13 +89,13 @@ def _real(text: str) -> Real:
 
 def _short(text: str, digits: str) -> str:
     if len(digits) > MOST_DIGITS:
-        raise NotOfTheSchema(f"not JSON: a number of more than {MOST_DIGITS} digits")
+        raise SchemaMismatch(f"not JSON: a number of more than {MOST_DIGITS} digits")
     return text
 
 
 def _names_checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if any(len(name) > LONGEST_NAME for name, _ in pairs):
-        raise NotOfTheSchema(f"not JSON: a name of more than {LONGEST_NAME} characters")
+        raise SchemaMismatch(f"not JSON: a name of more than {LONGEST_NAME} characters")
     return dict(pairs)
 
 

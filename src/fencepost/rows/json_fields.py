@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from fencepost.errors import Usage
-from fencepost.rows.json_documents import NotOfTheSchema, Real, as_text, document_of
+from fencepost.rows.json_documents import Real, SchemaMismatch, as_text, document_of
 from fencepost.rows.json_times import days_of, micros_of
 
 _FIELD = re.compile(
@@ -83,7 +83,7 @@ def _kind(name: str) -> tuple[pa.DataType, Callable[[Any], Any]]:
         precision, scale = (int((number or default)[:9]) for number, default in ((match[1], "10"), (match[2], "0")))
         if not 0 < precision <= MOST_DIGITS or scale > precision:
             raise Usage(
-                f"source.schema: {name} cannot be had",
+                f"source.schema: {name} is not possible",
                 f"a decimal has 1 to {MOST_DIGITS} digits, and its scale no more",
             )
         return pa.decimal128(precision, scale), _decimal(precision, scale)
@@ -91,7 +91,7 @@ def _kind(name: str) -> tuple[pa.DataType, Callable[[Any], Any]]:
 
 
 def parse_value(value: bytes | None, fields: list[Field]) -> list[Any]:
-    """The fields of one value, in their order; all null for a tombstone. Raises NotOfTheSchema, and nothing else."""
+    """The fields of one value, in their order; all null for a tombstone. Raises SchemaMismatch, and nothing else."""
     if value is None:
         return [None] * len(fields)
     document = document_of(value)
@@ -101,7 +101,7 @@ def parse_value(value: bytes | None, fields: list[Field]) -> list[Any]:
         try:
             found.append(None if given is None else field.convert(given))
         except (ValueError, TypeError, OverflowError, InvalidOperation):
-            raise NotOfTheSchema(f"{field.name} is {_shown(given)}, not {field.type}") from None
+            raise SchemaMismatch(f"{field.name} is {_shown(given)}, not {field.type}") from None
     return found
 
 
@@ -112,7 +112,7 @@ def _shown(given: Any) -> str:
 
 def _boolean(given: Any) -> bool:
     if not isinstance(given, bool):
-        raise NotOfTheSchema
+        raise SchemaMismatch
     return given
 
 
@@ -121,7 +121,7 @@ def _integer(bits: int) -> Callable[[Any], int]:
 
     def convert(given: Any) -> int:
         if type(given) is not int or not -limit <= given < limit:
-            raise NotOfTheSchema
+            raise SchemaMismatch
         return given
 
     return convert
@@ -133,7 +133,7 @@ def _real(given: Any) -> float:
         return float(given)
     if isinstance(given, Real) or type(given) is int:
         return float(str(given))
-    raise NotOfTheSchema
+    raise SchemaMismatch
 
 
 def _decimal(precision: int, scale: int) -> Callable[[Any], Decimal]:
@@ -143,13 +143,13 @@ def _decimal(precision: int, scale: int) -> Callable[[Any], Decimal]:
         if isinstance(given, str):
             given = given.replace(",", "")
         elif not isinstance(given, Real) and type(given) is not int:
-            raise NotOfTheSchema
+            raise SchemaMismatch
         text = str(given)
         if not _NUMBER.fullmatch(text):
-            raise NotOfTheSchema
+            raise SchemaMismatch
         rounded = Decimal(text).quantize(step, ROUND_HALF_UP, _EXACT)
         if rounded.adjusted() >= precision - scale:
-            raise NotOfTheSchema
+            raise SchemaMismatch
         return rounded
 
     return convert
@@ -158,7 +158,7 @@ def _decimal(precision: int, scale: int) -> Callable[[Any], Decimal]:
 def _date(given: Any) -> int:
     """Days since 1970."""
     if not isinstance(given, str):
-        raise NotOfTheSchema
+        raise SchemaMismatch
     return _within(31, days_of(given))
 
 
@@ -167,13 +167,13 @@ def _timestamp(given: Any) -> int:
     if type(given) is int:
         return _within(63, given * 1_000_000)
     if not isinstance(given, str):
-        raise NotOfTheSchema
+        raise SchemaMismatch
     return _within(63, micros_of(given))
 
 
 def _within(bits: int, number: int) -> int:
     if not -(1 << bits) <= number < 1 << bits:
-        raise NotOfTheSchema
+        raise SchemaMismatch
     return number
 
 

@@ -19,7 +19,7 @@ from fencepost.rows.json_column import TOMBSTONE_NAME, json_field
 
 FROM = "_from"
 MOST_POISON = 100  # that are named at once, where the run stops for one
-MOST_ASIDE = 50_000  # that are put aside of one batch of a partition
+MOST_ASIDE = 50_000  # that are dead-lettered of one batch of a partition
 PROVENANCE = pa.schema(
     [
         pa.field("_topic", pa.string()),
@@ -81,8 +81,8 @@ class RowShape:
             raise
         except Exception as error:
             raise Usage(
-                f"transform.arrow: {self.arrow} raised {type(error).__name__} for a batch without rows: {error}",
-                "its columns are found in this way: it must take such a batch",
+                f"transform.arrow: {self.arrow} raised {type(error).__name__} for an empty batch: {error}",
+                "its columns are found this way: it must accept an empty batch",
             ) from error
         untyped = [field.name for field in made if pa.types.is_null(field.type)]
         if untyped and self.flat:
@@ -128,12 +128,12 @@ class RowShape:
         except Exception as error:
             found = bad_ones(0, batch.num_rows, why, self.most_bad)
             if not found:
-                raise Refused(f"{self.arrow} raised {type(error).__name__}: {error}", "mend it") from error
+                raise Refused(f"{self.arrow} raised {type(error).__name__}: {error}", "fix it") from error
             offsets = pc.struct_field(batch.column(FROM), "offset")
             raise Poison(str(partition), [(offsets[row].as_py(), reason) for row, reason in found]) from error
 
     def _with_the_rest(self, partition: TopicPartition, poison: Poison, batches: Iterator[pa.RecordBatch]) -> Poison:
-        """With those of the batches to come, where they are put aside: then one pass finds them all."""
+        """With those of the batches to come, where they are dead-lettered: then one pass finds them all."""
         if self.most_bad <= MOST_POISON:
             return poison
         records = list(poison.records)

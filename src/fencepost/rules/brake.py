@@ -1,4 +1,4 @@
-"""The brake: where too many records are bad, something else is, and the run stops instead of putting them all aside."""
+"""The brake: where too many records are bad, something else is, and the run stops instead of dead-lettering all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Brake:
     _in_a_row: Counter[TopicPartition] = field(default_factory=Counter)  # bad ones in small batches, and no good one
 
     def require(self, partition: TopicPartition, records: int, bad: Mapping[int, str]) -> None:
-        """Refuse to put these (offset and why) aside where there are too many. Changes nothing."""
+        """Refuse to dead-letter these (offset and why) where there are too many. Changes nothing."""
         if self.max_share == 1:
             return
         if records >= FEW:
@@ -33,8 +33,8 @@ class Brake:
         if wrong:
             first = min(bad)
             raise Refused(
-                f"{partition}: {said}, as if the table or the transform were; offset {first}: {bad[first]}",
-                "mend that and run again; to put all of them aside set dead_letters: {max_share: 1}",
+                f"{partition}: {said}, so the table or the transform is probably wrong; offset {first}: {bad[first]}",
+                "fix that and run again; to dead-letter all of them set dead_letters: {max_share: 1}",
             )
 
     def landed(self, partition: TopicPartition, records: int, bad: int) -> None:
@@ -50,4 +50,7 @@ class Brake:
         if self.max_share == 1:
             return "however many there are"
         share = "all" if self.max_share is None else f"more than {self.max_share:.4g} of the records"
-        return f"a batch of {FEW} records or more of which {share} are bad stops the run, and so do {FEW} in a row"
+        return (
+            f"a batch of {FEW} records or more of which {share} are bad stops the run, and so do {FEW} bad ones in "
+            "a row"
+        )

@@ -42,10 +42,10 @@ IN_ORDER = frozenset({Guarantee.EXACTLY_ONCE})  # nothing comes late or twice
 
 
 def require_fixed(given: Mapping[str, str], fixed: Mapping[str, str], where: str) -> None:
-    """Refuse a setting on which the guarantee stands and which somebody set otherwise."""
+    """Refuse a setting that the guarantee requires and that was set otherwise."""
     for name, value in fixed.items():
         if given.get(name, value) != value:
-            raise Usage(f"{where}: {name} is {given[name]!r}, and the guarantee stands on {value!r}", "remove it")
+            raise Usage(f"{where}: {name} is {given[name]!r}, but the guarantee requires {value!r}", "remove it")
 
 
 def broken(guarantee: Guarantee, findings: Iterable[Finding]) -> list[Finding]:

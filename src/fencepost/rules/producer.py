@@ -20,7 +20,7 @@ class Acks(StrEnum):
 
 @dataclass(frozen=True)
 class RequiredSetting:
-    """A producer's setting on which its guarantee stands."""
+    """A producer's setting that its guarantee requires."""
 
     name: str
     allowed: frozenset[str]  # empty: nobody may set it
@@ -46,9 +46,9 @@ _KEYED = frozenset({"murmur2", "murmur2_random"})
 
 def required_producer_settings(guarantee: Guarantee, acks: Acks) -> list[RequiredSetting]:
     """The settings that the word fixes, each with what would happen otherwise."""
-    ours = "Fencepost reads these itself to tell what became of each event"
+    ours = "Fencepost needs these itself to report each event's outcome"
     required = [
-        _fixed("acks", _ACKS[acks], f"{guarantee} with acks={acks} stands on it"),
+        _fixed("acks", _ACKS[acks], f"{guarantee} with acks={acks} requires it"),
         _fixed("delivery.report.only.error", "", ours),
         _fixed("transactional.id", "", "it is the producer's own parameter"),
     ]
@@ -56,7 +56,7 @@ def required_producer_settings(guarantee: Guarantee, acks: Acks) -> list[Require
         case Guarantee.AT_MOST_ONCE:
             required.append(_fixed("retries", "0", "a retry may write an event twice"))
             required.append(
-                _fixed("enable.idempotence", "false", "it needs acknowledgements, and at-most-once asks none")
+                _fixed("enable.idempotence", "false", "it needs acknowledgements; at-most-once requests none")
             )
         case Guarantee.AT_LEAST_ONCE if acks is Acks.LEADER:
             required.append(
@@ -64,7 +64,7 @@ def required_producer_settings(guarantee: Guarantee, acks: Acks) -> list[Require
             )
         case Guarantee.EXACTLY_ONCE:
             required += [
-                _fixed("enable.idempotence", "true", "without it a lost acknowledgement doubles the batch"),
+                _fixed("enable.idempotence", "true", "without it a lost acknowledgement duplicates the batch"),
                 _fixed("queuing.strategy", "fifo", "another order than that of the sends"),
                 _fixed("statistics.interval.ms", "", ours),
                 RequiredSetting(

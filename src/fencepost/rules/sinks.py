@@ -27,7 +27,7 @@ class Capabilities:
     paths: frozenset[WritePath]
     atomic: bool  # rows and position become visible in one step
     durable: bool = True  # what was written is still there after a crash
-    dead_letters: bool = False  # there is a place beside it for records that are put aside
+    dead_letters: bool = False  # there is a place beside it for records that are dead-lettered
     engines: frozenset[str] = frozenset({"python", "spark"})  # that can write to it
     records: bool = False  # takes records with key, value and headers, and nested values; else columns of flat types
     group_ledger: bool = False  # its positions are a consumer group's offsets: there is nothing to mirror
@@ -38,15 +38,15 @@ def sink_findings(sink: Capabilities) -> Iterator[Finding]:
     if not sink.durable:
         yield Finding(
             Hop.SINK,
-            f"sink {sink.name!r} may forget what it was given",
-            "choose a sink that is durable when it returns",
+            f"sink {sink.name!r} may lose what it has accepted",
+            "choose a sink that is durable when a write returns",
             MAY_LOSE,
         )
     elif not sink.atomic:
         yield Finding(
             Hop.SINK,
             f"sink {sink.name!r} cannot store the position together with the rows",
-            "choose a sink that keeps positions",
+            "choose a sink that stores positions",
             MAY_REPEAT,
         )
 
@@ -61,15 +61,15 @@ def merge_findings(merge: Merge | None, provenance: bool) -> Iterator[Finding]:
     if merge.deletes:
         yield Finding(
             Hop.SINK,
-            "a deleted row leaves nothing to tell an older event by that comes again",
+            "a deleted row leaves nothing to compare a repeated older event with",
             "leave tombstones: keep, and let the transform mark such rows",
             IN_ORDER,
         )
     if not provenance and not merge.order_by:
         yield Finding(
             Hop.SINK,
-            "rows that do not know where they came from cannot be told from older ones that come again",
-            "carry the column _from through the transform and leave provenance on, or give order_by",
+            "rows without provenance cannot be distinguished from older ones that are repeated",
+            "keep the column _from in the transform and leave provenance on, or give order_by",
             IN_ORDER,
         )
 
@@ -81,23 +81,23 @@ def require_key(merge: Merge | None, columns: Collection[str], provenance: bool)
     for what, name in [*(("key", name) for name in merge.key), ("order_by", merge.order_by)]:
         if name is not None and name not in columns:
             near = get_close_matches(name, columns, n=1)
-            meant = f"did you mean {near[0]!r}?" if near else "give it in the transform, or use mode: append"
-            raise Usage(f"{what} {name!r} is no column of the rows ({', '.join(columns)})", meant)
+            meant = f"did you mean {near[0]!r}?" if near else "add it in the transform, or use mode: append"
+            raise Usage(f"{what} {name!r} is not a column of the rows ({', '.join(columns)})", meant)
     if merge.deletes and not provenance:
         raise Usage(
-            "tombstones: delete needs rows that know which event they came from",
-            "carry the column _from through the transform, and leave provenance on",
+            "tombstones: delete needs rows with provenance",
+            "keep the column _from in the transform, and leave provenance on",
         )
 
 
 def require_letters(sink: Capabilities, provenance: bool) -> None:
-    """Refuse to put bad records aside where there is no place for them, or nobody could tell which they are."""
+    """Refuse dead letters where there is no place for them, or nobody could tell which they are."""
     if not sink.dead_letters:
-        raise Usage(f"sink {sink.name!r} has no place for dead letters (on_error: dead_letter)", "leave it at stop")
+        raise Usage(f"sink {sink.name!r} cannot store dead letters (on_error: dead_letter)", "leave it at stop")
     if not provenance:
         raise Usage(
-            "on_error: dead_letter needs rows that know where they came from",
-            "carry the column _from through the transform, and leave provenance on",
+            "on_error: dead_letter needs rows with provenance",
+            "keep the column _from in the transform, and leave provenance on",
         )
 
 
@@ -105,9 +105,9 @@ def require_stateless(operator: str | None) -> None:
     """Refuse a transform that means a whole stream: it is applied to each batch by itself."""
     if operator is not None:
         raise Usage(
-            f"the transform keeps state over time ({operator}), and it is applied to each batch by itself: "
-            "what it says of a stream would silently be said of every batch",
-            "leave out watermarks and windows of event time: group within a batch, or let the database do it",
+            f"the transform keeps state over time ({operator}), but it is applied to each batch alone: it would "
+            "silently mean each batch instead of the stream",
+            "remove watermarks and event-time windows: group within a batch, or in the database",
         )
 
 
@@ -121,6 +121,6 @@ def choose_path(sink: Capabilities, wide_node: str | None) -> WritePath:
     if WritePath.STAGED in sink.paths:
         return WritePath.STAGED
     raise Usage(
-        f"the transform mixes Kafka's partitions ({wide_node}), and sink {sink.name!r} takes them one by one",
-        "keep to projections, filters and functions of one row, or choose a sink that takes whole tables",
+        f"the transform mixes Kafka's partitions ({wide_node}), but sink {sink.name!r} takes them one by one",
+        "use only projections, filters and row functions, or choose a sink that takes whole tables",
     )

@@ -33,8 +33,8 @@ def topic_findings(topic: TopicFacts) -> Iterator[Finding]:
     if topic.min_insync_replicas > topic.replication_factor:
         yield Finding(
             Hop.TOPIC,
-            f"topic {topic.name!r} wants {topic.min_insync_replicas} in-sync replicas "
-            f"and has {topic.replication_factor}: nothing can be written to it",
+            f"topic {topic.name!r} needs {topic.min_insync_replicas} in-sync replicas and has "
+            f"{topic.replication_factor}: nothing can be written to it",
             "lower min.insync.replicas or raise the replication factor",
             frozenset(),
         )

@@ -11,7 +11,7 @@ from threading import Event
 from typing import Protocol
 
 from fencepost.engines.backoff import Backoff
-from fencepost.engines.listener import BatchDone, Left, Listener, News, PartitionsAdded, Skipped, Waiting
+from fencepost.engines.listener import BatchDone, Listener, News, NotDrained, PartitionsAdded, Skipped, Waiting
 from fencepost.errors import FencepostError, RecordsGone, Rewound, Unknown, Unreachable
 from fencepost.model import Landed, TopicPartition
 
@@ -25,7 +25,7 @@ class Summary:
     dead: int = 0
     restarts: int = 0
     positions: dict[TopicPartition, int] = field(default_factory=dict)
-    left: Left | None = None  # waits in partitions of other members, when the run was to carry what there is
+    left: NotDrained | None = None  # waits in partitions of other members, when the run was to drain
     gaps: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)  # where each ends: one may be told twice
 
     @property
@@ -42,7 +42,7 @@ class Summary:
                 self.positions.update(news.positions)
             case Skipped():
                 self.gaps[news.partition, news.span.start] = news.span.end
-            case Left():
+            case NotDrained():
                 self.left = news
 
     def settle(self, landed: Landed | None) -> None:

@@ -25,9 +25,9 @@ class Metrics:
         self._pipeline = pipeline
         self._position = Gauge("fencepost_position", "The next offset to read.", place, registry=own)
         self._lag = Gauge("fencepost_lag", "Offsets that are still to be read, in the topic.", names, registry=own)
-        self._records = Counter("fencepost_records", "Offsets that were gone over.", names, registry=own)
+        self._records = Counter("fencepost_records", "Offsets that were processed.", names, registry=own)
         self._rows = Counter("fencepost_rows", "Rows that landed.", names, registry=own)
-        self._dead = Counter("fencepost_dead", "Records that were put aside.", names, registry=own)
+        self._dead = Counter("fencepost_dead", "Records that were dead-lettered.", names, registry=own)
         self._skipped = Counter(
             "fencepost_skipped", "Offsets that were gone before they were read.", names, registry=own
         )
@@ -77,7 +77,7 @@ def served(metrics: Metrics, where: str) -> Iterator[None]:
     """On HOST:PORT, or :PORT for loopback only, until the block ends."""
     host, colon, port = where.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise Usage(f"--metrics {where}: not a place", "write HOST:PORT, as in 127.0.0.1:9100")
+        raise Usage(f"--metrics {where}: not an address", "write HOST:PORT, as in 127.0.0.1:9100")
     try:
         server, thread = start_http_server(int(port), host.strip("[]") or "127.0.0.1", metrics.registry)
     except OSError as error:

@@ -20,7 +20,7 @@ from fencepost.spec import Declared, EngineName, PipelineSpec, spec_of
 
 
 class Engine(Protocol):
-    """What carries batches. Opened for one run; everything that can be checked is checked when it opens."""
+    """What delivers batches. Opened for one run; everything that can be checked is checked when it opens."""
 
     @property
     def ledger(self) -> Ledger: ...
@@ -34,7 +34,7 @@ class Engine(Protocol):
     def topic_ids(self) -> Mapping[str, str]: ...
 
     def carry(self, tenure: Tenure, once: bool, report: Listener) -> None:
-        """Carry batches until drained (once) or stopped. Raises what went wrong, PartitionsAdded between batches."""
+        """Deliver batches until drained (once) or stopped. Raises what went wrong, PartitionsAdded between batches."""
 
     def landed(self, runs: Collection[UUID], first: Mapping[TopicPartition, int]) -> Landed | None:
         """What these tokens committed from there on, told by the ledger; None where it cannot tell."""
@@ -65,9 +65,9 @@ class Pipeline:
         self._stop.set()
 
     def run(self, once: bool = False, standby: bool = False) -> Summary:
-        """Carry what is there (once), or go on until stopped. Raises Fenced when another run takes over.
+        """Drain and return (once), or run until stopped. Raises Fenced when another run takes over.
 
-        `standby`: begins when no other run of the pipeline is alive.
+        `standby`: waits until no other run of the pipeline is alive.
         """
         require(self.spec.guarantee, reader_findings(self.spec.reader_settings))
         if standby:

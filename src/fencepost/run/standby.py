@@ -1,4 +1,4 @@
-"""Waiting for one's turn: while the owner of a pipeline lives, another run of it stands by."""
+"""Standby: while the owner of a pipeline is alive, another run of it waits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LOOK_SECONDS = 2.0
 def stand_by(spec: PipelineSpec, stop: Event, listen: Listener, stale: float = STALE_SECONDS) -> None:
     """Returns when nobody has been seen for so long, or when stopped. Taking over is the fence's business."""
     if spec.engine is EngineName.PYTHON:
-        raise Usage("members of a group stand by for each other", "run it once more, without --standby")
-    kind, told = require_able(spec.sink.kind, KnowsItsOwner, spec.sink.format, "tell whether its owner lives"), ""
+        raise Usage("group members are standbys for each other", "start it again, without --standby")
+    kind, told = require_able(spec.sink.kind, KnowsItsOwner, spec.sink.format, "tell whether its owner is alive"), ""
     while not stop.is_set():
         try:
             seen = kind.last_seen(spec.job)
             if seen is None or seen > stale:
                 return
-            trouble = "standing by: another run of the pipeline lives"
+            trouble = "standby: another run of the pipeline is alive"
         except Unreachable as error:
             trouble = str(error)
         if trouble != told:

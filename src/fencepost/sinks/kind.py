@@ -169,7 +169,7 @@ class TakesTables(Protocol):
 
 @runtime_checkable
 class KeepsDeadLetters(Protocol):
-    """Has a place beside the target for records that cannot be carried."""
+    """Has a place beside the target for records that cannot be delivered."""
 
     def dead_letters(self, job: SinkJob) -> str:
         """Its name."""
@@ -216,7 +216,7 @@ class CanBePrepared(Protocol):
 
 @runtime_checkable
 class KnowsItsOwner(Protocol):
-    """The owner says that it lives, so that another run can stand by."""
+    """The owner sends heartbeats, so that another run can be a standby."""
 
     def last_seen(self, job: SinkJob) -> float | None:
         """Seconds since an owner was seen; None where there has been none."""
@@ -261,5 +261,5 @@ class HasSecrets(Protocol):
 def require_able(kind: object, able: type[T], name: str, what: str) -> T:
     """The kind as one that can do it. Raises Usage."""
     if not isinstance(kind, able):
-        raise Usage(f"sink {name!r} cannot {what}", "choose another sink for that")
+        raise Usage(f"sink {name!r} cannot {what}", "use another sink for that")
     return kind

@@ -65,7 +65,7 @@ def _working_folder() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
-        raise Usage("the working directory does not exist any more", "go to another") from None
+        raise Usage("the working directory no longer exists", "change to another folder") from None
 
 
 def spec_of(declared: Declared) -> PipelineSpec:
@@ -78,7 +78,7 @@ def spec_of(declared: Declared) -> PipelineSpec:
         return PipelineSpec.model_validate(declared)
     except ValidationError as error:
         problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_input=False))
-        raise Usage(f"the pipeline is not declared right: {'; '.join(problems)}") from None  # it shows what is secret
+        raise Usage(f"the pipeline is not valid: {'; '.join(problems)}") from None  # it shows what is secret
 
 
 def load(path: Path) -> PipelineSpec:

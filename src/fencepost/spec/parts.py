@@ -59,7 +59,7 @@ class SourceSpec(_Part):
         None, alias="schema", description='of JSON values, as in "id long, amount decimal(10,2)"'
     )
     fail_on_data_loss: bool = Field(
-        True, alias="failOnDataLoss", description="false: go over records that are gone before they were read"
+        True, alias="failOnDataLoss", description="false: skip records that were deleted before they were read"
     )
 
     @field_validator("start", mode="wrap")
@@ -167,7 +167,7 @@ class EngineName(StrEnum):
 
 
 class BatchSpec(_Part):
-    """How much is carried at once, and how often."""
+    """How much is delivered at once, and how often."""
 
     records: Annotated[int, Field(ge=1)] = 500_000
     every: Seconds = timedelta(seconds=1)
@@ -182,7 +182,7 @@ Share = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1, allow_inf_n
 
 
 class DeadLetterSpec(_Part):
-    """How many bad records are put aside before the run stops."""
+    """How many bad records are dead-lettered before the run stops."""
 
     max_share: Share | None = None  # absent: all but one may be bad
 

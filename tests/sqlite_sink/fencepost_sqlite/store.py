@@ -139,7 +139,7 @@ class SqliteStore:
         if not stored and has_table(connection, table) and _holds_rows(connection, table):
             raise PositionLost(
                 f"no position is stored for pipeline {pipeline!r}, but table {table!r} holds rows",
-                "say where to go on with `fencepost positions set`, or use an empty table",
+                "choose where to continue with `fencepost positions set`, or use an empty table",
             )
         return stored
 

@@ -77,7 +77,7 @@ class PythonLoader:
             require_same(before, sums_of(self.engine, "outputs", spec.sink.options.merge))
 
     def expected(self, _topics: Sequence[str], _ranges: Ranges, _condition: str) -> None:
-        raise Usage("--expect is a condition in Spark's SQL", "leave --engine python away")
+        raise Usage("--expect is a condition in Spark's SQL", "remove --engine python")
 
 
 def _row(message: Message, id_: str, payload: bool) -> tuple[Any, ...]:

@@ -115,14 +115,14 @@ class SparkLoader:
             ).createOrReplaceTempView("expected")
 
     def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None:
-        """`outputs`: what the pipeline's transform makes of these records, but for those that were put aside.
+        """`outputs`: what the pipeline's transform makes of these records, but for those that were dead-lettered.
 
         It is run twice. Raises Refused where that gives two results.
         """
         merge = spec.sink.options.merge
         transform = resolve(self.engine.spark, spec, KafkaSource(spec.source, spec.kafka, 1))
         if merge is None or not transform.shape.provenance:
-            raise Refused("the rows do not know where they came from")
+            raise Refused("the rows have no provenance")
         self.engine.spark.conf.set("spark.sql.adaptive.enabled", "true")  # a batch of ours is no stream's
         loader = replace(self, headers=transform.source.headers)
         with _translated():
@@ -133,7 +133,7 @@ class SparkLoader:
         if spec.transform is not None:
             self._make(transform, carried, merge)
             before = sums_of(self.engine, "made", merge)
-        self._make(transform, carried, merge)  # planned anew: chance is drawn in the plan
+        self._make(transform, carried, merge)  # planned again: chance is drawn in the plan
         self.engine.keep("unnumbered", "SELECT *, monotonically_increasing_id() AS line FROM made")
         if before is not None:
             require_same(before, sums_of(self.engine, "unnumbered", merge))

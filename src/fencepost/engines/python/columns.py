@@ -14,7 +14,7 @@ from fencepost.errors import Poison, Usage
 from fencepost.model import EVENT_ID, TopicPartition
 from fencepost.rows import dead_letters
 from fencepost.rows.functions import FunctionName
-from fencepost.rows.json_documents import NotOfTheSchema
+from fencepost.rows.json_documents import SchemaMismatch
 from fencepost.rows.json_fields import Field, parse_fields, parse_value
 from fencepost.rows.shape import FROM, MOST_ASIDE, MOST_POISON, RowShape
 from fencepost.spec import PipelineSpec, SourceSpec, ValueFormat
@@ -122,7 +122,7 @@ class EventRows:
         for message in messages:
             try:
                 rows.append(parse_value(message.value(), self.fields))
-            except NotOfTheSchema as reason:
+            except SchemaMismatch as reason:
                 bad.append((message.offset() or 0, f"not JSON of the schema: {reason}"))
                 if len(bad) == self.shape.most_bad:
                     break
@@ -219,7 +219,7 @@ def _is_text(value: bytes | None) -> bool:
 
 
 def _letters(messages: list[Message], reasons: Mapping[int, str]) -> pa.RecordBatch:
-    """Records that cannot be carried, whole, each with the reason."""
+    """Records that cannot be delivered, whole, each with the reason."""
     letters = [_letter(message, reasons) for message in messages]
     columns = {name: [letter[name] for letter in letters] for name in dead_letters.SCHEMA.names if name != "timestamp"}
     times = _times(
@@ -245,5 +245,5 @@ def _letter(message: Message, reasons: Mapping[int, str]) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    """A text that PostgreSQL takes, whatever it was: a record must not be too bad to be put aside."""
+    """A text that PostgreSQL takes, whatever it was: a record must not be too bad to be dead-lettered."""
     return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -45,7 +45,7 @@ class Consumption:
     def __post_init__(self) -> None:
         require_function(self.handler, "the handler", yields=bool(self.to_topics))
         if self.dsn is not None and self.to_topics:
-            raise Usage("a transaction of PostgreSQL's and one of Kafka's cannot be one", "write to one of the two")
+            raise Usage("a PostgreSQL and a Kafka transaction cannot commit together", "write to one of the two")
         if self.to_topics:
             return
         if (self.settings.guarantee is Guarantee.EXACTLY_ONCE) != (self.dsn is not None):
@@ -55,8 +55,8 @@ class Consumption:
                 if self.dsn is None
                 else "with a database the position goes into the handler's own transaction",
                 Guarantee.AT_LEAST_ONCE if self.dsn is None else Guarantee.EXACTLY_ONCE,
-                "exactly once goes with dsn=..., and a handler that writes through the transaction it is given, "
-                "or with to_topics=..., and a handler that returns what is to be written there",
+                "exactly-once needs dsn=... and a handler that writes through the transaction it gets, or "
+                "to_topics=... and a handler that returns the outputs",
             )
 
     def __enter__(self) -> Self:

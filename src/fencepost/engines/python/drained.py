@@ -1,8 +1,8 @@
 """When a member that should end is done though it was not given everything.
 
 Given nothing: as soon as the whole group is where the topic ended when the member began. Given a part: as soon as the
-rest is done too, or whoever holds it is seen to carry it. A member that was killed holds its partitions until its
-session times out, and nobody carries them meanwhile; then the group gives them to those who are left.
+rest is done too, or its members are seen to process it. A member that was killed holds its partitions until its
+session times out, and nobody processes them meanwhile; then the group gives them to those who are left.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from time import monotonic
 
-from fencepost.engines.listener import Left
+from fencepost.engines.listener import NotDrained
 from fencepost.errors import Fenced, Unknown, Unreachable
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import Missing
@@ -23,7 +23,7 @@ GRACE_SECONDS = 5.0  # until the group has noticed that a session is over, and h
 _TROUBLE = (Fenced, Missing, Unknown, Unreachable)
 
 
-class Goal:
+class EndOffsets:
     """The ends of all partitions as they were, against the positions that the group has stored now."""
 
     def __init__(
@@ -60,12 +60,12 @@ class Goal:
         return {at: offsets for at, offsets in waiting.items() if offsets > 0}
 
 
-class Others:
+class OtherMembers:
     """What the other members do about the rest, from the moment when a member is done with its own part."""
 
     def __init__(
         self,
-        goal: Goal,
+        goal: EndOffsets,
         holders: Callable[[], Mapping[TopicPartition, str]],
         seconds: float,
         tell: Callable[[str], None],
@@ -78,7 +78,7 @@ class Others:
         self._first: dict[TopicPartition, int] | None = None  # what waited at the first look
         self._until = 0.0
         self._look_at = 0.0
-        self.left: Left | None = None  # what is not done
+        self.left: NotDrained | None = None  # what is not done
 
     def decided(self, owned: Collection[TopicPartition]) -> bool:
         """Is the rest done, or certain to be in other hands, or not to be had within that time? Looks now and then."""
@@ -103,9 +103,12 @@ class Others:
             self._first, self._until = missing, monotonic() + self._patience
         moved = {holders.get(at) for at, before in self._first.items() if missing.get(at, 0) < before} - {None}
         moving = all(holders.get(at) in moved for at in missing)
-        self.left = Left(missing, moving, {at: holders[at] for at in missing if at in holders})
+        self.left = NotDrained(missing, moving, {at: holders[at] for at in missing if at in holders})
         if first:
-            self._tell(f"{self.left}: waiting until they are carried, or given to us, for {self._patience:.0f} s")
+            self._tell(
+                f"{self.left}: waiting up to {self._patience:.0f} s until they are processed, or assigned to this "
+                "member"
+            )
         return moving or monotonic() > self._until
 
 

@@ -40,7 +40,7 @@ MIRROR_SECONDS = 1.0
 
 @dataclass
 class PythonEngine:
-    """Carries a pipeline's batches in this process; its ledger is the sink itself."""
+    """Delivers a pipeline's batches in this process; its ledger is the sink itself."""
 
     spec: PipelineSpec
     settings: ConsumerSettings
@@ -73,7 +73,7 @@ class PythonEngine:
             self.target.make_rows,
             tenure.token,
             brake=self.brake,
-            took=progress.took,
+            on_takeover=progress.on_takeover,
             landed=progress.landed,
             skipped=report,
         )
@@ -103,7 +103,7 @@ class _Progress:
     looked: float = 0.0
     mirror: GroupMirror | None = None
 
-    def took(self, tenure: Tenure) -> None:
+    def on_takeover(self, tenure: Tenure) -> None:
         self.reached.update(tenure.positions)
         self.report(Started(tenure.token, tenure.epoch, tenure.positions))
 
@@ -142,7 +142,7 @@ class _Progress:
 def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[PythonEngine]:
     """Check what can be checked before an event moves, cheapest first."""
     if "bootstrap.servers" not in spec.kafka:
-        raise Usage("the pipeline does not say where Kafka is", "start one with `fencepost up`")
+        raise Usage("kafka.bootstrap.servers is not set", "set it, or start the local stack with `fencepost up`")
     rows = EventRows.of(spec)
     settings = consumer_settings(spec)
     with Cluster(spec.kafka) as cluster:

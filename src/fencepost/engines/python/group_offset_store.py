@@ -89,7 +89,7 @@ class GroupOffsetStore:
         self._require_owned(batch)
         place, span = batch.only_span()
         if self._next[place] != span.start:
-            raise Fenced(f"{batch}: its partition went and came back meanwhile")
+            raise Fenced(f"{batch}: its partition was revoked and assigned again meanwhile")
         ahead.add(batch)
         self._next[place] = span.end
         return self._told()
@@ -141,11 +141,11 @@ class GroupOffsetStore:
             self._unread |= self._ahead.drop(self._owned) if self._ahead is not None else {}
             if stands := {place: self._unread.get(place, self._next[place]) for place in self._owned}:
                 commit_now(self._consumer, stands)  # the straggler may have arrived already
-            raise Unknown("a commit was repeated, and its first copy may still arrive", "joining the group anew")
+            raise Unknown("a commit was sent twice, and its first copy may still arrive", "joining the group again")
 
     def _require_owned(self, batch: Batch[Any]) -> None:
         if not set(batch.spans) <= self._owned:
-            raise Fenced(f"{batch}: its partitions were given to another member")
+            raise Fenced(f"{batch}: its partitions were reassigned to another member")
 
     def position(self, partition: TopicPartition) -> int:
         known = self._unread.pop(partition, None)

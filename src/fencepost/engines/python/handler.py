@@ -17,16 +17,16 @@ from fencepost.rows.functions import said
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 
-NOT_COMMITTED = "nothing from there on is committed: mend the handler, and run again"
+NOT_COMMITTED = "nothing from there on is committed: fix the handler, and run again"
 COMMITTED_FIRST = (  # at most once
-    "these were committed before the handler was called, and it is not called with them again: mend it, and run again "
-    "for what comes behind them"
+    "these were committed before the handler was called, and it is not called with them again: fix it, and run "
+    "again for the events after them"
 )
 PUT_BACK = (  # at most once, where the sink keeps the position
-    "nothing of it was written, and the position, which had moved first, was put back before them: mend the handler, "
+    "nothing of it was written, and the position, which had moved first, was put back before them: fix the handler, "
     "and run again"
 )
-IN_DOUBT = "mend the handler, and see where the position stands before you run again"
+IN_DOUBT = "fix the handler, and check the stored position before you run again"
 
 Handler = Callable[[list[Event]], object]
 
@@ -86,7 +86,7 @@ def require_done(result: object) -> None:
         result.close()
     elif not (inspect.isasyncgen(result) or inspect.isawaitable(result)):
         return
-    raise Usage(f"the handler returned a {type(result).__name__}: nothing of it has run", "write def, without yield")
+    raise Usage(f"the handler returned a {type(result).__name__}: none of its code has run", "write def, without yield")
 
 
 def _failed(events: list[Event], error: BaseException, remedy: str) -> HandlerFailed:

@@ -1,6 +1,6 @@
 """One member of a consumer group: it reads, processes, commits, and gives partitions away in good order.
 
-The batch in hand is processed in a thread of its own while the group is still talked to, so that a slow handler does
+The current batch is processed in a thread of its own while the group is still talked to, so that a slow handler does
 not cost the membership. All of the group's callbacks run inside `poll`, in the thread of `run`.
 """
 
@@ -21,8 +21,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.delivery import Observer
-from fencepost.engines.listener import Left
-from fencepost.engines.python.drained import Goal, Others, holders, is_listed
+from fencepost.engines.listener import NotDrained
+from fencepost.engines.python.drained import EndOffsets, OtherMembers, holders, is_listed
 from fencepost.engines.python.events import by_partition, place_of, unread
 from fencepost.engines.python.group_consumer import GroupConsumer
 from fencepost.engines.python.offset_store import MemberHooks, Messages, OffsetStore
@@ -60,7 +60,7 @@ class Consumed:
     batches: int = 0
     given_up: int = 0  # batches whose partitions went away before they were done
     positions: dict[TopicPartition, int] = field(default_factory=dict)  # behind what was taken; the store knows more
-    left: Left | None = None  # waits in partitions of other members, when it was to end
+    left: NotDrained | None = None  # waits in partitions of other members, when it was to end
 
     def __add__(self, other: Consumed) -> Consumed:
         return Consumed(
@@ -89,16 +89,16 @@ class Member:
         self._seen = seen
         self._tell = tell
         self._worker = ThreadPoolExecutor(1, "handler")
-        self._batch: Batch[Messages] | None = None  # in hand
+        self._batch: Batch[Messages] | None = None  # being processed
         self._in_hand: Future[Any] | None = None  # the work on it, while that is done
         self._owned: set[TopicPartition] = set()
         self._ends: dict[TopicPartition, int] = {}  # where the last of its records was, as far as we know
-        self._early: Messages = []  # came while a batch was in hand
+        self._early: Messages = []  # came while a batch was being processed
         self._next: dict[TopicPartition, int] = {}  # what the next batch of each partition begins with
         self._paused = False
         self._joined = False  # the group has given it partitions, or none
-        self._goal: Goal | None = None  # of the whole group, for a member that ends
-        self._others: Others | None = None  # who may not reach it
+        self._goal: EndOffsets | None = None  # of the whole group, for a member that ends
+        self._others: OtherMembers | None = None  # who may not reach it
         self._replaced: Fenced | None = None
         self._fenced_since: float | None = None
         self.done = Consumed()
@@ -125,7 +125,7 @@ class Member:
     def run(self, once: bool = False) -> Consumed:
         """Until stopped, or (once) until every partition that it owns is at its end; of none, until the group's are.
 
-        Of some, the others' too, unless they are seen to carry theirs, or do not for as long as a session lasts: the
+        Of some, the others' too, unless they are seen to process theirs, or do not for as long as a session lasts: the
         rest is then in `left`.
         Raises HandlerFailed, RecordsGone, Unreachable; Fenced when a static member was replaced by another of its name.
         A batch whose partitions went away meanwhile is given up.
@@ -135,8 +135,8 @@ class Member:
                 list(self._settings.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
             )
             if once:
-                self._goal = Goal(self._topic, self._offset_store.stands, self._listed)
-                self._others = Others(self._goal, self._holders, self._settings.session_seconds, self._tell)
+                self._goal = EndOffsets(self._topic, self._offset_store.stands, self._listed)
+                self._others = OtherMembers(self._goal, self._holders, self._settings.session_seconds, self._tell)
             while not self._stop.is_set() and not (once and self._drained()):
                 self._carry(self._read())
                 if self._replaced is not None:
@@ -210,8 +210,8 @@ class Member:
     def _trouble(self, message: Message, error: KafkaError) -> None:
         if error.code() == KafkaError._FATAL and "group.instance.id" in self._settings.kafka:
             self._replaced = Fenced(
-                f"group {self._settings.group!r}: another process has our group.instance.id ({error.str()})",
-                "give each process one of its own",
+                f"group {self._settings.group!r}: another process uses the same group.instance.id ({error.str()})",
+                "give each process its own",
             )
             return  # told by `run`, not in the middle of a batch
         if is_out_of_range(error):
@@ -219,7 +219,7 @@ class Member:
         if isinstance(found := failure(error, f"group {self._settings.group!r}", ""), Usage) and not is_missing(error):
             raise found
         if error.fatal() or not error.retriable():
-            raise Unreachable(f"topic {message.topic() or self._settings.topic!r}: {error.str()}", "see the brokers")
+            raise Unreachable(f"topic {message.topic() or self._settings.topic!r}: {error.str()}", "check the brokers")
 
     def _out_of_range(self, place: TopicPartition) -> FencepostError:
         first, end = self._topic.bounds([place])
@@ -228,7 +228,7 @@ class Member:
             return RecordsGone(*before_the_start(stored, first, self._offset_store.set_command))
         if stored[place] > end[place]:
             return PositionLost(*beyond_the_end(stored, end, self._offset_store.set_command))
-        return Unreachable(f"{place}: its leader does not have the records from {stored[place]} on", "see the brokers")
+        return Unreachable(f"{place}: its leader lacks the records from {stored[place]} on", "check the brokers")
 
     # -- a batch
 
@@ -259,7 +259,7 @@ class Member:
                 self._fenced_since = None
         except Fenced as trouble:
             if isinstance(trouble, Rewound) and trouble.takeover_lost:
-                raise  # the group says anew whose partitions these are
+                raise  # the group says again whose partitions these are
             self.done.given_up += 1
             if not self._offset_store.processed_though_fenced:
                 self._require_not_for_long()
@@ -276,8 +276,8 @@ class Member:
         self._fenced_since = self._fenced_since or now
         if now - self._fenced_since > FENCED_SECONDS:
             raise Fenced(
-                f"group {self._settings.group!r}: another owner moves the positions of partitions that are ours",
-                "see whether something else carries under the same name",
+                f"group {self._settings.group!r}: another owner moves the positions of our partitions",
+                "check whether another program runs under the same name",
             )
 
     def _count(self, batch: Batch[Messages]) -> None:
@@ -302,7 +302,7 @@ class Member:
                 start = end
 
     def _parts(self, messages: Messages, known_end: int) -> Iterable[tuple[Messages, int]]:
-        """What is processed at once, and where it ends; the last one goes over the markers behind it."""
+        """What is processed at once, and where it ends; the last one includes the markers after it."""
         size = 1 if self._settings.per is Per.RECORD else max(len(messages), 1)
         for at in range(0, max(len(messages), 1), size):
             part = messages[at : at + size]
@@ -378,7 +378,7 @@ class Member:
         (consumer.pause if self._paused else consumer.resume)(_driver(new))
 
     def _revoked(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
-        """Asked back: finish the batch in hand or give it up; then everything that is done is committed."""
+        """Asked back: finish the current batch or give it up; then everything that is done is committed."""
         gone = _ours(partitions)
         early = self._settings.guarantee is Guarantee.AT_MOST_ONCE  # an older batch than this one may be in hand
         concerned = early or (self._batch is not None and set(self._batch.spans) & gone)
@@ -388,7 +388,7 @@ class Member:
         self._let_go(consumer, partitions)
 
     def _finished_in_time(self) -> Batch[Messages] | None:
-        """The batch in hand, if its work ends well before time is up; else it is given up."""
+        """The current batch, if its work ends well before time is up; else it is given up."""
         if self._in_hand is None:
             return None
         with suppress(NotYet):

@@ -53,7 +53,7 @@ class OffsetStore(Protocol):
         """The stored positions of all partitions, whoever owns them."""
 
     def give_back(self, partitions: set[TopicPartition], finished: Batch[Messages] | None) -> None:
-        """They are asked back: everything that is done is durable on return, the batch in hand if it was finished."""
+        """They are asked back: everything that is done is durable on return, the current batch if it was finished."""
 
     def lose(self, partitions: set[TopicPartition]) -> None:
         """Somebody else has them already."""

@@ -42,8 +42,8 @@ class ConsumerSettings:
     start: Start = "earliest"  # where the group has no position yet
     batch: int = 500
     retries: int = 3  # of a handler that fails
-    revoke_seconds: float = 10.0  # for the batch in hand, when its partitions are asked back
-    skip_gone: bool = False  # records that are gone before they were read are gone over, and told
+    revoke_seconds: float = 10.0  # for the current batch, when its partitions are revoked
+    skip_gone: bool = False  # records that are gone before they were read are skipped, and reported
     also: tuple[str, ...] = ()  # further topics
     pipeline: str = ""  # of which pipeline it is a member: under that name the sink keeps its positions
 
@@ -54,7 +54,7 @@ class ConsumerSettings:
         if self.guarantee is Guarantee.AT_MOST_ONCE and not early:
             raise UnsupportedGuarantee(
                 self.guarantee,
-                "the processing would begin before the commit is answered, so a crash between repeats",
+                "processing would start before the commit is answered, so a crash between the two repeats",
                 Guarantee.AT_LEAST_ONCE,
                 "commit sync or async, per record or per batch",
             )
@@ -63,7 +63,7 @@ class ConsumerSettings:
         for topic in self.topics:
             require_topic(topic)
         if self.batch < 1:
-            raise Usage(f"batch {self.batch}", "one event or more")
+            raise Usage(f"batch {self.batch}", "give 1 or more")
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -98,10 +98,10 @@ class ConsumerSettings:
         }
         for name in _NEVER:
             if name in given:
-                raise Usage(f"{name}={given[name]} would break {self.guarantee}", "leave it away")
+                raise Usage(f"{name}={given[name]} would break {self.guarantee}", "remove it")
         for name, value in fixed.items():
             if name in given and str(given[name]).lower() != str(value).lower():
-                raise Usage(f"{name}={given[name]} would break {self.guarantee}", f"leave it away: it is {value} here")
+                raise Usage(f"{name}={given[name]} would break {self.guarantee}", f"remove it: it is {value} here")
         usual = {
             "isolation.level": "read_committed",
             "socket.timeout.ms": ANSWER_MS,

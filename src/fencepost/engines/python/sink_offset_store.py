@@ -46,8 +46,8 @@ class SinkDelivery:
     open_store: Callable[[], Store]
     make_rows: RowMaker
     run: UUID
-    brake: Brake | None = None  # records that cannot be carried go to the dead letters; None: the first one stops
-    took: Callable[[Tenure], object] = lambda _: None  # told after each takeover
+    brake: Brake | None = None  # records that cannot be delivered go to the dead letters; None: the first one stops
+    on_takeover: Callable[[Tenure], object] = lambda _: None  # told after each takeover
     landed: Callable[[Batch[Any], Landed], object] = lambda _batch, _landed: None
     skipped: Callable[[Skipped], object] = lambda _: None
     sink: str = "this sink"  # what a pipeline file must say to be about the same positions
@@ -86,7 +86,7 @@ def _others(messages: Messages, repeated: Repeated) -> Messages:
     return others
 
 
-class Lane:
+class StoreThread:
     """One thread with a store of its own."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
@@ -123,16 +123,16 @@ class SinkOffsetStore:
         self._tenures: dict[TopicPartition, Tenure] = {}
         self._under_way: dict[TopicPartition, tuple[Batch[Messages], Future[Landed]]] = {}
         self._rows = 0  # that landed, and nobody was told of yet
-        self._lanes: list[Lane] = []
+        self._lanes: list[StoreThread] = []
         try:
             for _ in range(LANES):
-                self._lanes.append(Lane(delivery.open_store))
+                self._lanes.append(StoreThread(delivery.open_store))
             self._lanes[0].submit(self._begin).result()
         except BaseException:
             self.close()
             raise
 
-    def _lane(self, place: TopicPartition) -> Lane:
+    def _lane(self, place: TopicPartition) -> StoreThread:
         """A partition's batches go the same way always: in order, and through a store that knows its position."""
         return self._lanes[(self._settings.topics.index(place.topic) + place.partition) % LANES]
 
@@ -160,7 +160,7 @@ class SinkOffsetStore:
             if self._settings.skip_gone:
                 tenure = lane.submit(partial(self._over_gaps, tenure)).result()  # noqa: PLW2901
             self._tenures |= dict.fromkeys(tenure.positions, tenure)
-            self._delivery.took(tenure)
+            self._delivery.on_takeover(tenure)
         self._show(lambda mirror: mirror.take(partitions))
         return {place: self._tenures[place].positions[place] for place in partitions}
 
@@ -198,7 +198,7 @@ class SinkOffsetStore:
         if place in self._under_way:
             self._settle(place)
         if place not in self._tenures:
-            raise Fenced(f"{batch}: its partition was given to another member")
+            raise Fenced(f"{batch}: its partition was reassigned to another member")
         owned = Batch(batch.spans, batch.rows, self._tenures[place])
         work = self._lane(place).submit(lambda store: self._delivery.carry(owned, store, self._hooks.see))
         self._under_way[place] = (batch, work)

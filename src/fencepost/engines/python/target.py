@@ -50,7 +50,7 @@ def _without_letters(
     try:
         yield from rows(place, messages, aside)
     except Poison as poison:
-        poison.remedy = "mend the transform: take the value as it is, without source.schema, and parse it there"
+        poison.remedy = "fix the transform: take the raw value, without source.schema, and parse it there"
         raise
 
 

@@ -1,6 +1,6 @@
 """Who may speak to Spark: by default nobody who does not know the session's secret.
 
-Without a secret whoever reaches a driver's port reads what it sends to its tasks, and can send tasks of his own.
+Without a secret any client of a driver's port reads what it sends to its tasks, and can send tasks of its own.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def authentication(user: Mapping[str, str], master: str) -> dict[str, str]:
     if runs_here(master):  # a cluster inside this very process
         return {ON: "true", SECRET: secrets.token_hex(32)}
     raise Usage(
-        f"spark.master {master} needs the cluster's secret: without one, who reaches the driver reads your passwords",
+        f"spark.master {master} needs the cluster's secret: without it, any client that reaches the driver can read "
+        "your passwords",
         f"set {SECRET}: ${{SPARK_SECRET}} under spark:, the same as the master's and the workers' (docs/cluster.md), "
-        f"or {ON}: false where nobody else is on that network",
+        f"or {ON}: false on a private network",
     )
 
 

@@ -37,7 +37,7 @@ from fencepost.spec import OnError, PipelineSpec
 
 @dataclass
 class SparkEngine:
-    """Carries a pipeline's batches on Spark; its ledger is the sink itself."""
+    """Delivers a pipeline's batches on Spark; its ledger is the sink itself."""
 
     spec: PipelineSpec
     spark: SparkSession
@@ -103,7 +103,7 @@ class SparkEngine:
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
 
     def _before_batch(self) -> None:
-        """A gap is found before any position of the batch moves: then nothing but what is gone is gone over."""
+        """A gap is found before any position of the batch moves: then nothing but what is gone is skipped."""
         self.topic.require_same()
         if self._skips:
             self._require_readable({})
@@ -115,7 +115,7 @@ class SparkEngine:
         self.topic.positions({**stored, **starts}, self.spec.source.start)
 
     def _guard(self, tenure: Tenure) -> AbstractContextManager[Callable[[], object]]:
-        """Fenced where another run owns the positions, else whoever stands by is told that we live."""
+        """Fenced where another run owns the positions, else a heartbeat for standbys."""
         kind = self.spec.sink.kind
         return kind.watch(self.target, tenure) if isinstance(kind, KnowsItsOwner) else self._looking(tenure)
 
@@ -136,7 +136,7 @@ class SparkEngine:
 def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[SparkEngine]:
     """Open everything, cheapest first, and check what can be checked before an event moves."""
     if "bootstrap.servers" not in spec.kafka:
-        raise Usage("the pipeline does not say where Kafka is", "start one with `fencepost up`")
+        raise Usage("kafka.bootstrap.servers is not set", "set it, or start the local stack with `fencepost up`")
     with Cluster(spec.kafka) as cluster, _opened(spec, TopicReader(cluster, *spec.source.origins), stop, see) as engine:
         yield engine
 

@@ -29,10 +29,10 @@ def translated(error: Exception) -> FencepostError:
     causes = list(_causes(error))
     reason = _reason(error, causes)
     if any(_is_a(cause, PASSING) for cause in causes):
-        return Unreachable(f"Kafka does not answer Spark: {reason}", "see the brokers")
+        return Unreachable(f"Kafka does not answer Spark: {reason}", "check the brokers")
     if of_a_time(error):
-        return Refused(f"a record has a timestamp that Spark cannot read, beyond the year 294246: {reason}")
-    return Refused(f"Spark refused the batch: {reason}", "mend the transform, or what it reads")
+        return Refused(f"a record's timestamp, beyond the year 294246, cannot be read by Spark: {reason}")
+    return Refused(f"Spark refused the batch: {reason}", "fix the transform, or what it reads")
 
 
 def of_a_time(error: Exception) -> bool:
@@ -42,11 +42,13 @@ def of_a_time(error: Exception) -> bool:
 
 def unreadable(partition: TopicPartition, offset: int, position: int) -> Refused:
     """A record with such a timestamp, by its place. `position`: where the batch begins that holds it."""
-    aside = "`engine: python` takes it or puts it aside, where the transform needs no Spark"
-    behind = f"go on behind it: {set_command({partition: offset + 1})}"
-    before = "set batch: {records: 1} and run again: then all before it is carried, and the way over it is told"
+    aside = "`engine: python` takes it or dead-letters it, if the transform needs no Spark"
+    behind = f"skip it: {set_command({partition: offset + 1})}"
+    before = (
+        "set batch: {records: 1} and run again: then everything before it lands, and the command that skips it is shown"
+    )
     return Refused(
-        f"{partition} offset {offset}: it has a timestamp that Spark cannot read, beyond the year 294246",
+        f"{partition} offset {offset}: its timestamp, beyond the year 294246, cannot be read by Spark",
         f"{aside}; or {behind if position == offset else before}",
     )
 

@@ -60,8 +60,8 @@ class InputGuard:
         """Call it after the last row and before anything is committed."""
         if not self.complete:
             raise InputCut(
-                "the task's input ended without proof that it was whole",
-                "this pyspark reads Arrow streams in another way than the one Fencepost was tested with",
+                "the task's input ended without proof that it was complete",
+                "this pyspark version reads Arrow streams in a way that Fencepost was not tested with",
             )
 
     def _loader(self) -> Any:

@@ -30,7 +30,7 @@ def spans_of(frame: DataFrame) -> TaskSpans:
     """The spans of an untransformed batch, by task."""
     spans = _walk(frame._jdf.queryExecution().toRdd())
     if spans is None:
-        raise RuntimeError("this Spark hands over a batch in another form than the one Fencepost was tested with")
+        raise RuntimeError("this Spark version delivers batches in a form that Fencepost was not tested with")
     return spans
 
 

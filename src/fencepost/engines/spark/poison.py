@@ -76,7 +76,7 @@ class PoisonSearch:
         found = bad_ones(span.start, span.end, why, FEW_BY_HALVES if self._stops else MOST_BY_HALVES)
         if len(found) == MOST_BY_HALVES:
             raise Refused(
-                f"{Poison(str(partition), found).message}: too many to be found one by one",
+                f"{Poison(str(partition), found).message}: too many to find one by one",
                 "have the transform give null where it fails (try_cast), or filter such records out",
             )
         return Poison(str(partition), found) if found else None

@@ -33,7 +33,7 @@ class TaskTarget:
         try:
             secrets = json.loads(self.file.read_text(encoding="utf-8"))
         except OSError as error:
-            raise Unreachable(f"the run that this task belongs to is gone: {error.strerror}") from error
+            raise Unreachable(f"the run of this task is gone: {error.strerror}") from error
         return self.public.with_secrets(secrets)
 
 

@@ -1,4 +1,4 @@
-"""The Spark session: jars, addresses and the settings that the guarantee stands on."""
+"""The Spark session: jars, addresses and the settings that the guarantee requires."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def open_session(name: str, user: Mapping[str, str]) -> Iterator[SparkSession]:
     except Exception as error:
         if not _is_gone(error):
             raise
-        raise Unreachable("Spark's JVM ended in the middle of the run", "see what ended it, and run again") from error
+        raise Unreachable("Spark's JVM exited during the run", "check why it exited, and run again") from error
     finally:
         _end(session)
 
@@ -165,7 +165,7 @@ def _is_gone(error: Exception | None = None) -> bool:
 
 
 def _end(session: SparkSession) -> None:
-    """Stop the session. Of a Spark that is gone pyspark forgets everything, so that the next session starts anew."""
+    """Stop the session. Of a Spark that is gone pyspark forgets everything, so that the next session starts fresh."""
     if not _is_gone():
         server = session.sparkContext._accumulatorServer
         # It waits up to a second for a thread that nobody needs any more.

@@ -187,7 +187,7 @@ def _wrong(parsed: Column) -> Column:
     sealed = (f.size(documents) == 2) & f.get(documents, f.lit(1)).getField(SEAL)
     one = parsed.getField(MALFORMED).isNull() & _document(parsed).isNotNull() & f.coalesce(sealed, f.lit(False))
     halves = f.contains(text, f.lit("\\u")) & text.rlike(LONE_SURROGATE)
-    return f.when(~(one & f.is_valid_utf8(text)) | halves, text)  # Spark mends bad bytes
+    return f.when(~(one & f.is_valid_utf8(text)) | halves, text)  # Spark repairs bad bytes
 
 
 def _offsets(positions: Mapping[TopicPartition, int]) -> str:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from fencepost.delivery import Observer, deliver, nobody
-from fencepost.engines.spark.left_out import Letters
+from fencepost.engines.spark.excluded import Letters
 from fencepost.engines.spark.secrets import TaskTarget
 from fencepost.engines.spark.writer import InTask, store_for, whole
 from fencepost.errors import FencepostError, from_facts

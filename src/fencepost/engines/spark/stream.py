@@ -1,4 +1,4 @@
-"""One streaming query that carries batches until it is drained, stopped or in trouble."""
+"""One streaming query that delivers batches until it is drained, stopped or in trouble."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from fencepost.delivery import Observer, deliver, nobody
 from fencepost.engines.listener import BatchDone, PartitionsAdded, Waiting
 from fencepost.engines.spark import plan, scratch
+from fencepost.engines.spark.excluded import ExcludedRecords
 from fencepost.engines.spark.failures import SparkFailure, of_a_time, translated
-from fencepost.engines.spark.left_out import LeftOut
 from fencepost.engines.spark.ownership import SILENCE, Guard, OwnershipWatch, unguarded
 from fencepost.engines.spark.poison import PoisonSearch
 from fencepost.engines.spark.secrets import TaskTarget
@@ -53,12 +53,12 @@ class BatchStream:
     tell: Callable[[Waiting], None] = lambda _: None
     guard: Guard = unguarded  # raises Fenced when another run owns the positions
     before_batch: Callable[[], object] = lambda: None  # raises when the topic is not the same any more
-    # raises when records that were not read yet are gone, those of the spans in hand among them
+    # raises when records that were not read yet are gone, those of the current spans among them
     require_readable: Callable[[dict[TopicPartition, Span]], object] = lambda _: None
     stop: Event = field(default_factory=Event)
     see: Observer = nobody
     task_target: TaskTarget | None = None  # the target as tasks get it; None: as it is
-    brake: Brake | None = None  # records that cannot be carried go to the dead letters; None: the first one stops
+    brake: Brake | None = None  # records that cannot be delivered go to the dead letters; None: the first one stops
     trouble: BaseException | None = None
     busy: bool = False  # with a batch
     _counts: dict[tuple[TopicPartition, Span], int] = field(default_factory=dict)  # of the batch's records
@@ -146,30 +146,34 @@ class BatchStream:
         )
 
     def _landed(self, records: DataFrame, spans: plan.TaskSpans) -> Outcomes:
-        """Carry the batch; where records are put aside, again without the bad ones until the rest goes through."""
-        aside = LeftOut(self.transform.source)
+        """Deliver the batch; where records are dead-lettered, again without the bad ones until the rest lands."""
+        excluded = ExcludedRecords(self.transform.source)
         landed: Outcomes = {}
         while True:
-            now, troubles = self._attempt(aside.without(records), spans, aside)
+            now, troubles = self._attempt(excluded.without(records), spans, excluded)
             landed = {**now, **landed}  # what landed in an earlier attempt says "already" in a later one
             if not troubles:
                 break
             for trouble in troubles:
-                self._left_out(trouble, aside, dict(spans))
+                self._left_out(trouble, excluded, dict(spans))
         if self.brake is not None:
             for at, span in spans:
-                bad = len(aside.reasons.get(at, ()))
+                bad = len(excluded.reasons.get(at, ()))
                 self.brake.landed(at, self._count(at, span) if bad else span.end - span.start, bad)
         return landed
 
-    def _left_out(self, trouble: Poison | Repeated, aside: LeftOut, spans: dict[TopicPartition, Span]) -> None:
+    def _left_out(
+        self, trouble: Poison | Repeated, excluded: ExcludedRecords, spans: dict[TopicPartition, Span]
+    ) -> None:
         """The next attempt goes without these records. Raises where the run stops for them."""
         if isinstance(trouble, Repeated):
-            aside.leave_out(trouble)
+            excluded.leave_out(trouble)
             return
         if (brake := self.brake) is None:
             raise trouble
-        aside.add(self.spark, trouble, lambda at: brake.require(at, self._count(at, spans[at]), aside.reasons[at]))
+        excluded.add(
+            self.spark, trouble, lambda at: brake.require(at, self._count(at, spans[at]), excluded.reasons[at])
+        )
 
     def _count(self, partition: TopicPartition, span: Span) -> int:
         """Of records: offsets may be missing."""
@@ -177,7 +181,9 @@ class BatchStream:
             self._counts[partition, span] = self.transform.source.batch(self.spark, partition, span).count()
         return self._counts[partition, span]
 
-    def _attempt(self, records: DataFrame, spans: plan.TaskSpans, aside: LeftOut) -> tuple[Outcomes, Troubles]:
+    def _attempt(
+        self, records: DataFrame, spans: plan.TaskSpans, excluded: ExcludedRecords
+    ) -> tuple[Outcomes, Troubles]:
         made = self.transform.made(records)
         rows = self.transform.for_partitions(made)
         self.wide_node = None
@@ -186,10 +192,10 @@ class BatchStream:
         self.wide_node = plan.wide_node(rows)
         try:
             if choose_path(self.kind.capabilities, self.wide_node) is WritePath.STAGED:
-                return self._by_stage(self.transform.for_stage(made), spans, aside)
+                return self._by_stage(self.transform.for_stage(made), spans, excluded)
             if plan.task_spans(rows) != spans:
                 raise Refused("the transform's tasks do not read one Kafka partition each, in the order of the source")
-            return self._by_tasks(rows, spans, aside)
+            return self._by_tasks(rows, spans, excluded)
         except SparkFailure as error:
             failure = translated(error)
             if isinstance(failure, Unreachable):
@@ -197,14 +203,14 @@ class BatchStream:
             self.require_readable(dict(spans))  # where records are gone, reading fails as it does for bad ones
             if of_a_time(error):
                 raise  # whatever else is bad: the batch cannot be read
-            return {}, self._search(records, spans).find(failure, aside.offsets())
+            return {}, self._search(records, spans).find(failure, excluded.offsets())
 
     def _search(self, records: DataFrame, spans: plan.TaskSpans) -> PoisonSearch:
         return PoisonSearch(self.transform, records, spans, self.transform.shape.most_bad)
 
-    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, aside: LeftOut) -> tuple[Outcomes, Troubles]:
+    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, excluded: ExcludedRecords) -> tuple[Outcomes, Troubles]:
         writer = PartitionWriter(
-            self.guarantee, self.tenure, self._for_tasks, spans, self.transform.shape, aside.letters(), self.see
+            self.guarantee, self.tenure, self._for_tasks, spans, self.transform.shape, excluded.letters(), self.see
         )
         landed: Outcomes = {}
         troubles = []
@@ -216,12 +222,12 @@ class BatchStream:
                 landed[TopicPartition(row.topic, row.partition)] = Landed(**outcome)
         return landed, _poisons(troubles)
 
-    def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, aside: LeftOut) -> tuple[Outcomes, Troubles]:
+    def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, excluded: ExcludedRecords) -> tuple[Outcomes, Troubles]:
         provenance = self.transform.shape.provenance
         kind = require_able(self.kind, TakesTables, self.kind.capabilities.name, "take a batch as a whole")
         staging = StagedWriter(kind, self.guarantee, self.tenure, self.target, self._for_tasks, provenance, self.see)
         try:
-            landed, troubles = staging.carry(rows, dict(spans), aside.letters())
+            landed, troubles = staging.carry(rows, dict(spans), excluded.letters())
         except Poison as poison:  # the table does not take what the stage took
             return {}, [poison]
         return landed, _poisons(troubles)
@@ -247,6 +253,6 @@ def _poisons(troubles: list[FencepostError]) -> Troubles:
 
 
 def _worst(troubles: list[FencepostError]) -> FencepostError:
-    """The one that decides: being fenced ends a run whatever else happened, then what a person must mend."""
+    """The one that decides: being fenced ends a run whatever else happened, then what a person must fix."""
     order = {4: 0, 1: 1, 2: 1, 5: 2, 3: 3}
     return min(troubles, key=lambda error: order[error.exit_code])

@@ -105,8 +105,8 @@ def _require_place(made: DataFrame) -> None:
     names = kind.fieldNames() if isinstance(kind, StructType) else []
     if FROM in made.columns and names[:3] != list(PLACE):
         raise Usage(
-            f"the transform makes {FROM} a {kind.simpleString()}, and it must stay one event's place",
-            f"drop it, or take one of several: max({FROM}) AS {FROM}",
+            f"the transform turns {FROM} into a {kind.simpleString()}; it must stay a single record's origin",
+            f"drop it, or keep one of several: max({FROM}) AS {FROM}",
         )
 
 

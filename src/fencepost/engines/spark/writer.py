@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from fencepost.delivery import Observer, deliver, nobody
+from fencepost.engines.spark.excluded import Letters
 from fencepost.engines.spark.input_guard import GUARD
-from fencepost.engines.spark.left_out import Letters
 from fencepost.engines.spark.plan import TaskSpans
 from fencepost.engines.spark.secrets import TaskTarget
 from fencepost.errors import FencepostError, InputCut
@@ -63,7 +63,7 @@ class PartitionWriter(InTask):
     target: TaskTarget
     spans: TaskSpans  # by task
     shape: RowShape
-    letters: Letters  # records that were put aside, by partition
+    letters: Letters  # records that were dead-lettered, by partition
     see: Observer = nobody
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

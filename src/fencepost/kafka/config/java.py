@@ -55,14 +55,14 @@ def java_settings(kafka: Mapping[str, str]) -> dict[str, str]:
     for key, value in kafka.items():
         name = _RENAMED.get(key, key)
         if name in rest:
-            raise Usage(f"{name} is set twice, once by {key}", "leave one of the two")
+            raise Usage(f"{name} is set twice, once by {key}", "remove one of the two")
         rest[name] = value
     mapped = {**_login(rest), **_truststore(rest), **_keystore(rest), **_checks(rest)}
     for name in rest:
         if name.startswith(_SECURITY) and name not in _SHARED:
-            raise Usage(f"{name}: Spark's Kafka client, which is Java's, cannot be told this", _PYTHON)
+            raise Usage(f"{name}: Spark's Kafka client, which is Java's, does not have this setting", _PYTHON)
         if name in mapped:
-            raise Usage(f"{name} is set twice, once in librdkafka's words", "leave one of the two")
+            raise Usage(f"{name} is set twice, once in librdkafka's words", "remove one of the two")
     return {**rest, **mapped}
 
 
@@ -73,9 +73,7 @@ def _login(rest: dict[str, str]) -> dict[str, str]:
         return oauth.to_java(rest)
     if "sasl.username" in rest or "sasl.password" in rest:
         if mechanism not in _MODULES:
-            raise Usage(
-                "sasl.username goes with a mechanism of passwords", f"set sasl.mechanism: {', '.join(_MODULES)}"
-            )
+            raise Usage("sasl.username needs a password mechanism", f"set sasl.mechanism: {', '.join(_MODULES)}")
         user = {"username": rest.pop("sasl.username", ""), "password": rest.pop("sasl.password", "")}
         return {"sasl.jaas.config": jaas.written(_MODULES[mechanism], user)}
     if "sasl.kerberos.keytab" in rest:

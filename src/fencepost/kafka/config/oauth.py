@@ -92,6 +92,6 @@ def _words(rest: dict[str, str]) -> dict[str, str]:
         if name in rest:
             word = _NEWER.get(name, name)
             if word in given:
-                raise Usage(f"{word} is set twice, once by {name}", "leave one of the two")
+                raise Usage(f"{word} is set twice, once by {name}", "remove one of the two")
             given[word] = rest.pop(name)
     return given

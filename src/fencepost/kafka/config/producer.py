@@ -80,13 +80,13 @@ class Declaration:
         return self.guarantee is not Guarantee.AT_MOST_ONCE and "0" not in {kafka.get(name) for name in _RETRIES}
 
     def require_topic(self, cluster: Cluster, topic: str) -> None:
-        """Raises Usage where there is no such topic, UnsupportedGuarantee where it cannot carry the promise."""
+        """Raises Usage where there is no such topic, UnsupportedGuarantee where it cannot hold the guarantee."""
         wait_until(lambda: topic in cluster.topic_names(), _HEARSAY_SECONDS)
         topic_id_and_partitions(cluster, topic)
         if self.acks is not Acks.QUORUM or not self.declared:
             return
         facts = topic_facts(cluster, topic)
-        if facts is not None:  # whoever may not see the topic's settings answers for them
+        if facts is not None:  # without the right to describe them, the topic's settings are not checked
             require(self.guarantee, topic_findings(facts))
 
 

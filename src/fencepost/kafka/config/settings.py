@@ -83,7 +83,7 @@ def librdkafka_settings(kafka: Mapping[str, str]) -> dict[str, str]:
     for key, value in rest.items():
         name = _name(key)
         if name in mapped:
-            raise Usage(f"{name} is set twice, once by {key}", "leave one of the two")
+            raise Usage(f"{name} is set twice, once by {key}", "remove one of the two")
         mapped[name] = value
     return mapped
 
@@ -95,7 +95,7 @@ def _name(key: str) -> str:
         raise Usage(f"{key}: only Kafka's Java client has this setting", _JAVA_ONLY[key])
     if key not in SETTINGS:
         near = did_you_mean(key, SETTINGS | _RENAMED.keys(), "remove it")
-        raise Usage(f"{key}: there is no such Kafka setting", near)
+        raise Usage(f"{key}: unknown Kafka setting", near)
     return key
 
 
@@ -106,7 +106,7 @@ def _servers(rest: dict[str, str]) -> dict[str, str]:
     for server in value.split(","):
         match = _SERVER.fullmatch(server.strip())
         if match is None or not 0 < int(match["port"]) < 65536:
-            raise Usage(f"bootstrap.servers: '{server.strip()}' is no address", "write host:port[,host:port]")
+            raise Usage(f"bootstrap.servers: '{server.strip()}' is not an address", "write host:port[,host:port]")
     return {"bootstrap.servers": value}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.lab.proxy import kafka
 from fencepost.lab.proxy.kafka import Api
-from fencepost.lab.proxy.link import MALFORMED, Exchange, Link, Reset, Surroundings
+from fencepost.lab.proxy.link import MALFORMED, Exchange, Link, LinkContext, Reset
 from fencepost.lab.proxy.pipe import Peer
 from fencepost.lab.proxy.rules import Call
 
@@ -15,7 +15,7 @@ _HEAD_READ = 1024
 class KafkaLink(Link):
     """Frames are a size and a body; only the head of a request is read."""
 
-    def __init__(self, shared: Surroundings, client: Peer, upstream: Peer) -> None:
+    def __init__(self, shared: LinkContext, client: Peer, upstream: Peer) -> None:
         super().__init__(shared, client, upstream)
         self._pending: dict[int, Exchange] = {}  # only those that rules have to do with
 

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from fencepost.lab.proxy.pipe import EndOfStream, Peer, Pipe
-from fencepost.lab.proxy.rules import Action, Armed, Call, Direction, Rulebook
+from fencepost.lab.proxy.rules import Action, ArmedRule, Call, Direction, RuleSet
 
 MALFORMED = "malformed"
 """What a request is counted as that is not of the listener's protocol; its connection is reset."""
@@ -22,17 +22,17 @@ class Reset(Exception):
 class Exchange:
     """A request that rules have taken, or will take the response of."""
 
-    on_request: Armed | None
-    on_response: Armed | None
+    on_request: ArmedRule | None
+    on_response: ArmedRule | None
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LinkContext:
     """What the links of one listener share."""
 
     listener: str
-    rules: Rulebook
+    rules: RuleSet
     seen: Counter[tuple[str, str]]
     gates: dict[Direction, asyncio.Event]  # closed while the listener is blocked in that direction
 
@@ -40,7 +40,7 @@ class Surroundings:
 class Link(ABC):
     """Reads both directions by frames until one side ends. Each protocol knows its own frames."""
 
-    def __init__(self, shared: Surroundings, client: Peer, upstream: Peer) -> None:
+    def __init__(self, shared: LinkContext, client: Peer, upstream: Peer) -> None:
         self.shared = shared
         self.up = Pipe(client, upstream, shared.gates[Direction.REQUEST])
         self.down = Pipe(upstream, client, shared.gates[Direction.RESPONSE])

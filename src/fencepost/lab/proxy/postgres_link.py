@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from fencepost.lab.proxy import postgres
-from fencepost.lab.proxy.link import MALFORMED, Exchange, Link, Reset, Surroundings
+from fencepost.lab.proxy.link import MALFORMED, Exchange, Link, LinkContext, Reset
 from fencepost.lab.proxy.pipe import EndOfStream, Peer
 from fencepost.lab.proxy.postgres import Message, Session, Statement
 from fencepost.lab.proxy.rules import Action, Call, Request
@@ -59,7 +59,7 @@ class Cycles:
 class PostgresLink(Link):
     """Follows statements through both query protocols. Encryption is declined, or nothing could be read."""
 
-    def __init__(self, shared: Surroundings, client: Peer, upstream: Peer) -> None:
+    def __init__(self, shared: LinkContext, client: Peer, upstream: Peer) -> None:
         super().__init__(shared, client, upstream)
         self._session = Session()
         self._cycles = Cycles()

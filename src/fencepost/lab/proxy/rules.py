@@ -130,7 +130,7 @@ class Witness(NamedTuple):
     done: int  # its effect is complete: swallowed or cut; else delivered, and answered where an answer is due
 
 
-class Armed:
+class ArmedRule:
     """A rule in force. Lives in the event loop's thread."""
 
     def __init__(self, rule: Rule) -> None:
@@ -190,23 +190,23 @@ class Armed:
             await self._counted.wait()
 
 
-class Rulebook:
+class RuleSet:
     """The rules of a proxy: those in force in the order of their adding, and every one that ever was."""
 
     def __init__(self) -> None:
-        self.in_force: list[Armed] = []
-        self._known: dict[RuleId, Armed] = {}
+        self.in_force: list[ArmedRule] = []
+        self._known: dict[RuleId, ArmedRule] = {}
 
     def add(self, rule: Rule) -> RuleId:
         number = RuleId(len(self._known) + 1)
-        self._known[number] = armed = Armed(rule)
+        self._known[number] = armed = ArmedRule(rule)
         self.in_force.append(armed)
         return number
 
-    def first(self, direction: Direction, call: Call) -> Armed | None:
+    def first(self, direction: Direction, call: Call) -> ArmedRule | None:
         return next((armed for armed in self.in_force if armed.takes(direction, call)), None)
 
-    def find(self, number: RuleId) -> Armed:
+    def find(self, number: RuleId) -> ArmedRule:
         if number not in self._known:
             raise Usage(f"no rule {number} was added to this proxy", "use what add() returned")
         return self._known[number]

@@ -9,10 +9,10 @@ from typing import Any
 
 from fencepost.errors import Unreachable, Usage
 from fencepost.lab.proxy.kafka_link import KafkaLink
-from fencepost.lab.proxy.link import Link, Surroundings
+from fencepost.lab.proxy.link import Link, LinkContext
 from fencepost.lab.proxy.pipe import CHUNK, Peer
 from fencepost.lab.proxy.postgres_link import PostgresLink
-from fencepost.lab.proxy.rules import Direction, Rule, Rulebook, RuleId, Witness
+from fencepost.lab.proxy.rules import Direction, Rule, RuleId, RuleSet, Witness
 
 LOOPBACK = "127.0.0.1"
 
@@ -39,7 +39,7 @@ _LINKS: dict[Protocol, type[Link]] = {Protocol.KAFKA: KafkaLink, Protocol.POSTGR
 class Listener:
     """One port, and the connections that came in through it."""
 
-    def __init__(self, shared: Surroundings, protocol: Protocol, target: Address | None) -> None:
+    def __init__(self, shared: LinkContext, protocol: Protocol, target: Address | None) -> None:
         self.target = target  # of new connections; None: not known yet, they are reset
         self.port = 0
         self._shared = shared
@@ -102,7 +102,7 @@ class ProxyServer:
 
     def __init__(self) -> None:
         self._listeners: dict[str, Listener] = {}
-        self._rules = Rulebook()
+        self._rules = RuleSet()
         self._seen: Counter[tuple[str, str]] = Counter()
 
     async def answer(self, command: str, arguments: dict[str, Any]) -> Any:
@@ -129,7 +129,7 @@ class ProxyServer:
         if name in self._listeners:
             raise Usage(f"listener {name!r} exists", "use retarget to change where it leads")
         gates = {direction: asyncio.Event() for direction in Direction}
-        shared = Surroundings(name, self._rules, self._seen, gates)
+        shared = LinkContext(name, self._rules, self._seen, gates)
         listener = Listener(shared, Protocol(protocol), _address(target))
         try:
             await listener.open(port)

@@ -18,13 +18,13 @@ from fencepost.producing.events import Event
 from fencepost.producing.sources.layouts import Decode, Layout, layout_of
 from fencepost.producing.sources.lines import LONGEST_ROW, Reading, Row, decoder_of, event_of, rows
 from fencepost.producing.sources.opening import BLOCK, BOM, head_of, opened, require_file, require_lines
-from fencepost.producing.sources.source import Broken, Place, fingerprint_of
+from fencepost.producing.sources.source import BrokenLine, Place, fingerprint_of
 
 _HEAD = 64 * 1024  # bytes of the first file that tell a source from others
 
 
 @dataclass
-class _Spot:
+class _FilePosition:
     """Behind the last line that was read."""
 
     byte: int = 0
@@ -48,14 +48,14 @@ class Files:
                 self._require_lines(one)
         except OSError as error:
             raise Usage(f"{path} cannot be read: {error.strerror}", "give a file, a folder, or - for stdin") from error
-        except Broken as error:
+        except BrokenLine as error:
             raise Usage(error.message, error.remedy) from error
         if not self._paths:
             raise Usage(f"{path} has no files", "files whose names begin with a dot do not count")
         self.path = path
         self.fingerprint = fingerprint_of(os.fsencode(self._paths[0].name) + b"\n" + head_of(self._paths[0], _HEAD))
         self._at = 0  # the file that is being read
-        self._spot = _Spot()
+        self._spot = _FilePosition()
         self.broken: list[tuple[str, int, str]] = []  # file, line in it, reason: those that were skipped
 
     @property
@@ -91,7 +91,7 @@ class Files:
         """Raises PositionLost where what was sent is not there any more as it was."""
         if place is not None:
             self._at = self._find(place)
-            self._spot = _Spot(place["byte"], place["line"], int(place["crc32"], 16), place["number"])
+            self._spot = _FilePosition(place["byte"], place["line"], int(place["crc32"], 16), place["number"])
             self.fingerprint = str(place["fingerprint"])  # of the first file, which may be gone by now
         return self._from_here()
 
@@ -101,7 +101,7 @@ class Files:
             if self._at == len(self._paths) - 1:
                 return
             self._at += 1
-            self._spot = _Spot(number=self._spot.number)
+            self._spot = _FilePosition(number=self._spot.number)
 
     def _find(self, place: Place) -> int:
         """Which of the files the place is in, when everything before it is still as it was."""
@@ -110,13 +110,14 @@ class Files:
         size, checksum = _checksum(path, int(place["byte"]))
         if size < place["byte"]:
             raise PositionLost(
-                f"{path} has {size} bytes, and {place['byte']} of it were sent: it is another file now, or was cut",
-                "bring the old one back, or send this one under another --name",
+                f"{path} has {size} bytes, and {place['byte']} of it were sent: it is another file now, or was "
+                "truncated",
+                "restore the old one, or send this one under another --name",
             )
         if checksum != place["crc32"]:
             raise PositionLost(
                 f"the first {place['byte']} bytes of {path} are not those that were sent",
-                "bring the old file back, or send this one under another --name",
+                "restore the old file, or send this one under another --name",
             )
         return at
 
@@ -126,12 +127,12 @@ class Files:
         if at is None:
             raise PositionLost(
                 f"{self.path / name} is gone, and {place['number']} lines of the folder were sent up to there",
-                "bring it back, or send the folder under another --name",
+                "restore it, or send the folder under another --name",
             )
         if at and _count_and_checksum(self._paths[:at]) != place["earlier"]:
             raise PositionLost(
                 f"the files that sort before {name} are not those that were sent: {place['earlier'][0]} then, {at} now",
-                "give new files names that sort behind it, and remove finished ones all together or not at all",
+                "give new files names that sort after it, and remove finished ones all together or not at all",
             )
         return at
 
@@ -154,12 +155,12 @@ class Files:
             number = self._spot.number + 1
             try:
                 event = event_of(row, decode, number)
-            except Broken as error:
+            except BrokenLine as error:
                 event = None
                 line = self._spot.line + 1
                 if not self._reading.skip_broken:
-                    remedy = "mend the line and go on, or give --errors skip"
-                    raise Broken(f"{path} line {line}: {error.message}", remedy) from error
+                    remedy = "fix the line and run again, or give --errors skip"
+                    raise BrokenLine(f"{path} line {line}: {error.message}", remedy) from error
                 self.broken.append((str(path), line, error.message))
             self._step(row.raw, 0 if row.piece else None)
             if event is not None:
@@ -185,7 +186,7 @@ class Files:
         if after not in b"\r\n":
             raise PositionLost(
                 f"{path}: the line that ends at byte {self._spot.byte} was sent when it was the last, and has grown",
-                "let a line be complete, with its line end, before it is sent",
+                "write complete lines, with their line ends, before they are sent",
             )
         self._step(file.readline())
         self._spot.line -= 1  # it was counted when it had no end

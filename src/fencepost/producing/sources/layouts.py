@@ -11,7 +11,7 @@ from typing import Any
 
 from fencepost.errors import Usage
 from fencepost.producing.sources.opening import suffix_of
-from fencepost.producing.sources.source import Broken
+from fencepost.producing.sources.source import BrokenLine
 
 csv.field_size_limit(64 * 1024 * 1024)  # its own limit is less than what an event may hold
 
@@ -25,7 +25,7 @@ class Layout(StrEnum):
 _BY_SUFFIX = {".jsonl": Layout.JSONL, ".ndjson": Layout.JSONL, ".json": Layout.JSONL, ".csv": Layout.CSV}
 
 Decode = Callable[[bytes], tuple[bytes, bytes | None]]
-"""A line to a value and a key. Raises Broken, saying why it is no event."""
+"""A line to a value and a key. Raises BrokenLine, saying why it is no event."""
 
 
 def layout_of(path: Path) -> Layout:
@@ -45,7 +45,7 @@ def decoder(layout: Layout, header: bytes, key: str | None) -> Decode:
             columns = _row(header)
             twice = sorted({column for column in columns if columns.count(column) > 1})
             if twice:
-                raise Broken(f"the column {twice[0]!r} is there twice, and an event has one field of a name")
+                raise BrokenLine(f"the column {twice[0]!r} occurs twice; an event has one field per name")
             if key is not None and key not in columns:
                 raise Usage(f"--key {key}: there is no such column", f"one of {', '.join(columns)}")
             return lambda raw: _csv(raw, columns, key)
@@ -56,7 +56,7 @@ def _json(raw: bytes, key: str | None) -> tuple[bytes, bytes | None]:
     if key is None:
         return raw, None
     if not isinstance(value, dict) or key not in value:
-        raise Broken(f"there is no field {key!r}")
+        raise BrokenLine(f"there is no field {key!r}")
     return raw, _bytes(value[key], key)
 
 
@@ -66,26 +66,26 @@ def _parsed(raw: bytes) -> Any:
         try:
             return json.loads(text)
         except json.JSONDecodeError as error:
-            raise Broken(f"no JSON: {error.msg} at character {error.pos + 1}") from error
+            raise BrokenLine(f"not JSON: {error.msg} at character {error.pos + 1}") from error
         except ValueError:  # an integer that is too long for Python: its digits will do
             return json.loads(text, parse_int=str)
     except UnicodeDecodeError as error:
-        raise Broken(f"not UTF-8 at byte {error.start + 1}") from error
+        raise BrokenLine(f"not UTF-8 at byte {error.start + 1}") from error
     except RecursionError as error:
-        raise Broken("no JSON: nested too deeply") from error
+        raise BrokenLine("not JSON: nested too deeply") from error
 
 
 def _bytes(value: Any, key: str) -> bytes:
     try:
         return (value if isinstance(value, str) else json.dumps(value)).encode()
     except UnicodeEncodeError as error:
-        raise Broken(f"the field {key!r} is no text: a lone surrogate") from error
+        raise BrokenLine(f"the field {key!r} is not text: a lone surrogate") from error
 
 
 def _csv(raw: bytes, columns: list[str], key: str | None) -> tuple[bytes, bytes | None]:
     cells = _row(raw)
     if len(cells) != len(columns):
-        raise Broken(f"{len(cells)} cells, and the header has {len(columns)}")
+        raise BrokenLine(f"{len(cells)} cells, but the header has {len(columns)}")
     row = dict(zip(columns, cells, strict=True))
     return json.dumps(row).encode(), row[key].encode() if key is not None else None
 
@@ -94,6 +94,6 @@ def _row(raw: bytes) -> list[str]:
     try:
         return next(csv.reader([raw.decode().rstrip("\r\n")], strict=True), [])
     except UnicodeDecodeError as error:
-        raise Broken(f"not UTF-8 at byte {error.start + 1}") from error
+        raise BrokenLine(f"not UTF-8 at byte {error.start + 1}") from error
     except csv.Error as error:
-        raise Broken(f"no CSV: {error}") from error
+        raise BrokenLine(f"not CSV: {error}") from error

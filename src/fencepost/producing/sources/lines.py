@@ -8,7 +8,7 @@ from typing import IO, NamedTuple
 
 from fencepost.producing.events import Event
 from fencepost.producing.sources.layouts import Decode, Layout, decoder
-from fencepost.producing.sources.source import Broken
+from fencepost.producing.sources.source import BrokenLine
 
 LONGEST_LINE = 64 * 1024 * 1024  # no broker takes such an event, and no file may fill the memory
 LONGEST_ROW = 4 * 1024 * 1024  # a quote that is never closed must not take the whole file along
@@ -26,8 +26,8 @@ class Reading:
 def decoder_of(name: str, layout: Layout, header: bytes, key: str | None) -> Decode:
     try:
         return decoder(layout, header, key)
-    except Broken as error:
-        raise Broken(f"{name} line 1: {error.message}", "give it a header that names the columns") from error
+    except BrokenLine as error:
+        raise BrokenLine(f"{name} line 1: {error.message}", "give it a header that names the columns") from error
 
 
 class Row(NamedTuple):
@@ -39,9 +39,9 @@ class Row(NamedTuple):
 
 
 def event_of(row: Row, decode: Decode, number: int = 0) -> Event | None:
-    """None for an empty line. Raises Broken."""
+    """None for an empty line. Raises BrokenLine."""
     if row.long:
-        raise Broken(f"longer than {LONGEST_LINE:,} bytes")
+        raise BrokenLine(f"longer than {LONGEST_LINE:,} bytes")
     text = row.raw.rstrip(b"\r\n")
     return Event(*decode(text), -1, number) if text and not row.piece else None
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fencepost.errors import Usage
-from fencepost.producing.sources.source import Broken
+from fencepost.producing.sources.source import BrokenLine
 
 BLOCK = 1024 * 1024
 BOM = b"\xef\xbb\xbf"
@@ -40,7 +40,7 @@ def require_file(path: Path) -> None:
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
         kind = "a named pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
-        raise Usage(f"{path} is {kind}, which cannot be read again", "let standard input read it: --file - <PATH")
+        raise Usage(f"{path} is {kind}, which cannot be read again", "read it through standard input: --file - <PATH")
 
 
 def packing_of(path: Path) -> str:
@@ -49,7 +49,7 @@ def packing_of(path: Path) -> str:
         found = packing_in(file.read(4))
     named = _PACKED_SUFFIXES.get(path.suffix.lower(), "")
     if named and not found:
-        raise Usage(f"{path} is not packed with {named}", "was it cut? If it never was, give it another name")
+        raise Usage(f"{path} is not packed with {named}", "was it truncated? If not, rename it")
     return found
 
 
@@ -66,16 +66,18 @@ def suffix_of(path: Path) -> str:
 
 @contextmanager
 def telling(name: str) -> Iterator[None]:
-    """Whatever cannot be read on in the block is Broken."""
+    """What cannot be read further in the block raises BrokenLine."""
     try:
         yield
     except (EOFError, zlib.error, OSError) as error:
-        raise Broken(f"{name} cannot be read on: {_why(error)}", "bring back the whole of it, and go on") from error
+        raise BrokenLine(
+            f"{name} cannot be read further: {_why(error)}", "restore the complete file, and run again"
+        ) from error
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedReader[Any]]:
-    """Its bytes, unpacked, from the first. Raises Usage; Broken, in the block too, where they cannot be read on."""
+    """Its bytes, unpacked, from the first. Raises Usage; BrokenLine, in the block too, where they cannot be read on."""
     with (
         telling(str(path)),
         io.BufferedReader(io.FileIO(path), BLOCK) as file,
@@ -152,11 +154,11 @@ def require_lines(head: bytes, name: str, layout: str) -> None:
     if _WIDE.match(head):
         raise Usage(f"{name} is UTF-16 or UTF-32", "make it UTF-8: iconv -f UTF-16 -t UTF-8")
     if b"\x00" in head:
-        raise Usage(f"{name} has NUL bytes: it is no text", f"give --input {layout} to send its lines as they are")
+        raise Usage(f"{name} has NUL bytes: it is not text", f"give --input {layout} to send its lines as they are")
 
 
 def head_of(path: Path, size: int = HEAD) -> bytes:
-    """Its first bytes, unpacked. Raises Usage, Broken."""
+    """Its first bytes, unpacked. Raises Usage, BrokenLine."""
     with opened(path) as file:
         return file.read(size)
 

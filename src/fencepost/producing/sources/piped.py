@@ -10,7 +10,7 @@ from fencepost.producing.events import Event
 from fencepost.producing.sources.layouts import Decode, Layout
 from fencepost.producing.sources.lines import LONGEST_ROW, Reading, Row, decoder_of, event_of, rows
 from fencepost.producing.sources.opening import BOM, HEAD, packing_in, require_lines, telling, unpacked
-from fencepost.producing.sources.source import Broken, Stream
+from fencepost.producing.sources.source import BrokenLine, Stream
 
 _NAME = "standard input"
 
@@ -24,7 +24,7 @@ class Piped(Stream):
         self.broken: list[tuple[str, int, str]] = []
 
     def _read(self, stream: io.BufferedReader[Any]) -> Iterator[Event]:
-        """Raises Broken at a line that is no event, Usage where there are no lines."""
+        """Raises BrokenLine at a line that is no event, Usage where there are no lines."""
         layout = self._reading.layout or Layout.TEXT
         with telling(_NAME), unpacked(stream, packing_in(stream.peek(4)), _NAME) as plain:
             head = plain.peek(HEAD)  # what is there: nobody waits for more
@@ -40,11 +40,11 @@ class Piped(Stream):
         for row in found:
             try:
                 event = event_of(row, decode)
-            except Broken as error:
+            except BrokenLine as error:
                 event = None
                 if not self._reading.skip_broken:
-                    remedy = "mend the line, or give --errors skip"
-                    raise Broken(f"{_NAME} line {line + 1}: {error.message}", remedy) from error
+                    remedy = "fix the line, or give --errors skip"
+                    raise BrokenLine(f"{_NAME} line {line + 1}: {error.message}", remedy) from error
                 self.broken.append((_NAME, line + 1, error.message))
             line += 0 if row.piece else row.raw.count(b"\n") or 1
             if event is not None:

@@ -39,7 +39,7 @@ class Source(Protocol):
         """
 
 
-class Broken(Refused):
+class BrokenLine(Refused):
     """A line that is no event."""
 
 
@@ -54,7 +54,7 @@ class Numbered:
     def open(self, place: Place | None) -> Iterator[Event]:
         if place is not None and place.get("fingerprint") != self.fingerprint:
             raise PositionLost(
-                "the stored position is of another source, or of one with other parameters",
+                "the stored position belongs to another source, or to other parameters",
                 "give the same parameters as before, or another --name for another source",
             )
         self._number = int(place["number"]) if place else 0

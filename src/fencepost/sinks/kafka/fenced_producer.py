@@ -16,7 +16,7 @@ from fencepost.kafka.producer import Aborting, Client
 
 
 class FencedProducer:
-    """Taken by one client at a time, in all processes: whoever takes it fences whoever had it."""
+    """Taken by one client at a time, in all processes: taking it fences the previous owner."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -44,7 +44,7 @@ class FencedProducer:
         self._stored, self._known = stored, True
 
     def take(self) -> None:
-        """On return whoever had the producer is fenced, and what it had under way is committed or aborted."""
+        """On return the previous owner is fenced, and its open transaction is committed or aborted."""
         self.leave()
         client = Client(self._settings)
         try:
@@ -88,7 +88,7 @@ class FencedProducer:
 
     def _holder(self) -> Client:
         if self._client is None:
-            raise RuntimeError("a transaction was begun before its transactional.id was taken")
+            raise RuntimeError("a transaction was started before its transactional.id was taken")
         return self._client
 
     def _abort(self, client: Client) -> None:
@@ -139,11 +139,11 @@ def telling() -> Iterator[None]:
 
 def _displaced() -> Rewound:
     return Rewound(
-        "another writer took the transactional.id, or the transaction took longer than transaction.timeout.ms: "
-        "nothing of it was committed",
-        "go on from the stored position, if it is still ours",
+        "another writer took the transactional.id, or the transaction exceeded transaction.timeout.ms: nothing of "
+        "it was committed",
+        "continue from the stored position, if this run still owns it",
     )
 
 
 def _unknown(error: FencepostError) -> Unknown:
-    return Unknown(f"it is not known whether the transaction was committed: {error.message}")
+    return Unknown(f"it is unknown whether the transaction was committed: {error.message}")

@@ -49,13 +49,13 @@ def arrow_records(rows: Rows) -> Iterator[Record]:
 def require_columns(names: Collection[str]) -> None:
     if "value" not in names:
         raise Refused(
-            f"the rows have no column `value`, which is what a record holds (they have {', '.join(names) or 'none'})",
+            f"the rows have no column `value`, the record's value (they have {', '.join(names) or 'none'})",
             "name a column `value`: bytes, or a text such as `to_json(struct(*)) AS value`",
         )
     unknown = [name for name in names if name not in COLUMNS + PROVENANCE]
     if unknown:
         raise Refused(
-            f"a Kafka record has no place for {', '.join(unknown)}",
+            f"a Kafka record cannot hold {', '.join(unknown)}",
             f"put them into `value`; beside it a record has {', '.join(COLUMNS[1:])}",
         )
 
@@ -79,7 +79,7 @@ def _bytes(name: str, column: pa.Array) -> list[bytes | None]:
         found: list[bytes | None] = column.cast(pa.large_binary()).to_numpy(zero_copy_only=False).tolist()
     except pa.ArrowException as error:
         raise Refused(
-            f"column {name!r} is of type {column.type}, and a record holds bytes",
+            f"column {name!r} is of type {column.type}, but a record holds bytes",
             f"make it a text: CAST({name} AS STRING)",
         ) from error
     return found
@@ -100,7 +100,7 @@ def _pairs(headers: Any) -> list[tuple[str, str | bytes | None]]:
         return [(one["key"], one["value"]) for one in headers or ()]
     except (KeyError, TypeError) as error:
         raise Refused(
-            "column 'headers' is no list of structs with `key` and `value`", "leave it out, or mend it"
+            "column 'headers' is not a list of structs with `key` and `value`", "remove it, or fix it"
         ) from error
 
 

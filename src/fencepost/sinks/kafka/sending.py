@@ -90,14 +90,14 @@ class Sending:
         refused = [one for one in self._failures if outcome_of(one, retried=True) is Outcome.REFUSED]
         said = f"a record of the transaction failed: {(refused or self._failures)[0].str()}"
         if refused:
-            raise Refused(said, "mend the record or the topic; nothing of its batch was written")
+            raise Refused(said, "fix the record or the topic; nothing of its batch was written")
         raise Unreachable(said)
 
 
 def _stranger(topic: str, allowed: Collection[str]) -> Refused:
     return Refused(
         f"an output goes to topic {topic!r}, which is not declared ({', '.join(sorted(allowed))})",
-        "add it to the sink's topics, or mend the transform",
+        "add it to the sink's topics, or fix the transform",
     )
 
 

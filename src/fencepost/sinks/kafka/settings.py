@@ -34,7 +34,7 @@ class KafkaSettings:
 
     def __post_init__(self) -> None:
         if not self.topics:
-            raise Usage("a Kafka sink needs a topic to write to", "name at least one")
+            raise Usage("a Kafka sink needs a topic to write to", "give at least one")
         Declaration.of(Guarantee.EXACTLY_ONCE, None, "", delivery_reports=False).settings(
             self.kafka
         )  # refuses what breaks it

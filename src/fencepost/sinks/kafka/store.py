@@ -66,7 +66,7 @@ class KafkaStore:
     def done(self, batch: Batch[Any]) -> bool:
         """From memory for as long as nobody else can have moved the position; else the group is asked.
 
-        After a commit without an answer the transactional.id is taken anew first: that decides it.
+        After a commit without an answer the transactional.id is taken again first: that decides it.
         """
         return fence.landed(self._held(batch), batch)
 

@@ -1,6 +1,6 @@
 """Becoming the owner of several source partitions, each behind a transactional.id of its own.
 
-First every id is taken, then every position is stored under the new owner; whoever loses an id in between begins anew.
+First every id is taken, then every position is stored under the new owner; who loses an id in between starts again.
 So of two that claim the same partitions at once, one ends up with all of them.
 """
 
@@ -35,14 +35,14 @@ def claim(
     change: Change,
     forgotten: Collection[TopicPartition] = (),
 ) -> Held:
-    """Store the change of what stands there, fencing whoever held one of the producers. Raises Unreachable."""
+    """Store the change of what stands there, fencing the previous owners of the producers. Raises Unreachable."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             return _claim_once(group, producers, change, forgotten)
         except (Rewound, Unknown) as displaced:  # unknown: taking the producers again decides it
             if time.monotonic() > deadline:
-                raise Unreachable(f"group {group.name}: no claim gets through: {displaced.message}") from displaced
+                raise Unreachable(f"group {group.name}: the takeover failed: {displaced.message}") from displaced
         time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 (so that two do not displace each other for ever)
 
 
@@ -89,21 +89,21 @@ def require_ours(group: str, held: Held) -> None:
     if others := {at: stored.position for at, stored in held.items() if stored.owner is None}:
         where = ", ".join(map(str, sorted(others)))
         raise PositionLost(
-            f"group {group} has offsets on {where} that no pipeline stored: they are no positions of ours",
-            "give the pipeline another name; or, if nobody else uses the group, go on where they are: "
+            f"group {group} has offsets on {where} that no pipeline stored",
+            "give the pipeline another name; or, if nobody else uses the group, continue from them: "
             f"{set_command(others)}",
         )
 
 
 def require_empty_targets(kafka: Mapping[str, str], pipeline: str, topics: Iterable[str]) -> None:
-    """Without a position, starting anew may double what is there. Raises Usage where a target does not exist."""
+    """Without a position, starting from scratch may duplicate what is there. Raises Usage where a target is missing."""
     for topic in topics:
         if _holds_records(kafka, topic):
             raise PositionLost(
                 f"no position is stored for pipeline {pipeline!r}, but topic {topic!r} is not empty: "
-                "starting anew could double what is there",
-                "say where to go on: `fencepost positions set --to earliest` (everything again), `--to latest` (only "
-                "what comes from now on), or `--to 0:120,1:7` (each partition by its offset); or take an empty topic",
+                "starting from scratch could duplicate what is there",
+                "choose where to continue: `fencepost positions set --to earliest` (everything again), `--to "
+                "latest` (only new records), or `--to 0:120,1:7` (an offset per partition); or use an empty topic",
             )
 
 

@@ -57,7 +57,7 @@ class MemoryStore(MemoryLedger):
             if self.memory.rows and not self.positions(pipeline):
                 raise PositionLost(
                     f"no position is stored for pipeline {pipeline!r}, but the sink holds rows",
-                    "set the positions yourself if you know where those rows end",
+                    "set the positions yourself, if you know where those rows end",
                 )
             return super().take_over(pipeline, run, first, topic_ids)
 

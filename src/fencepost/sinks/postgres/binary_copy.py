@@ -124,7 +124,7 @@ class Copier:
             if (now := there.get(column.name)) not in (None, column.type):
                 raise Refused(
                     f"column {column.name!r} of {self._table!r} is {now} now, and was {column.type} when the run began",
-                    "run again: the table is compared anew",
+                    "run again: the table is compared again",
                 )
 
     def _cast(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -57,7 +57,7 @@ def type_for(field: pa.Field) -> str:
         return _PLAIN[field.type]
     except KeyError:
         raise Usage(
-            f"column {field.name!r} has type {field.type}, which PostgreSQL has no like of",
+            f"column {field.name!r} has type {field.type}, which PostgreSQL has no type for",
             "cast it in the transform, or turn it into JSON with to_json",
         ) from None
 

@@ -1,4 +1,4 @@
-"""The table beside the target where records go that cannot be carried, in the same transaction as their span."""
+"""The table beside the target where records go that cannot be delivered, in the same transaction as their span."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Old spans of one owner that follow each other become one row, so that the ledger does not grow for ever.
 
-What they say together stays: which offsets were carried, how many rows and dead letters came of them, when the first
+What they say together stays: which offsets were delivered, how many rows and dead letters came of them, when the first
 and the last of them landed. A gap, an overlap, another owner, or rows that nobody counted begin a new row.
 """
 
@@ -58,7 +58,7 @@ SELECT (SELECT pg_catalog.max(start_offset) FROM folded), (SELECT pg_catalog.cou
 """
 
 
-class Folder:
+class SpanFolder:
     """Folds the spans of one pipeline, a bounded step now and then."""
 
     def __init__(self, schema: str, pipeline: str, retention: timedelta) -> None:

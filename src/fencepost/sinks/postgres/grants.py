@@ -64,7 +64,7 @@ def grant(connection: Connection, role: str, wanted: Iterable[Grant]) -> list[Gr
         with translated(f"grant {rights} to {role!r}"):
             connection.execute(statement)
         if (left := _lacking(connection, role, rights)).privileges:  # PostgreSQL only warns of a grant that it left out
-            raise Refused(f"PostgreSQL did not grant {left} to {role!r}", f"do it as the owner of that {rights.kind}")
+            raise Refused(f"PostgreSQL did not grant {left} to {role!r}", f"do it as the owner of the {rights.kind}")
     return granted
 
 
@@ -78,7 +78,7 @@ def _require_role(connection: Connection, role: str) -> None:
         found = connection.execute("SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = %s", (role,)).fetchone()
     if not found:
         name = sql.Identifier(role).as_string(connection)
-        raise Usage(f"there is no role {role!r} in this database", f"make it: CREATE ROLE {name} LOGIN PASSWORD ...")
+        raise Usage(f"there is no role {role!r} in this database", f"create it: CREATE ROLE {name} LOGIN PASSWORD ...")
 
 
 def _lacking(connection: Connection, role: str, rights: Grant) -> Grant:

@@ -51,4 +51,6 @@ class HandlerWork:
                 connection.execute("ROLLBACK TO handler")
             raise
         if connection.pgconn.transaction_status != TransactionStatus.INTRANS:
-            raise Refused("the handler ended the transaction that it was given", "leave commit and rollback to us")
+            raise Refused(
+                "the handler committed or rolled back the transaction", "do not call commit or rollback on it"
+            )

@@ -22,10 +22,10 @@ from fencepost.sinks.postgres import audited, dead_letters, ledger, preparing, r
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.committed import committed
 from fencepost.sinks.postgres.connection import WRITER_SETTINGS, Connection, connect
-from fencepost.sinks.postgres.forgiving import forgive
 from fencepost.sinks.postgres.handlers import HandlerTarget, HandlerWork
 from fencepost.sinks.postgres.key_order import read_order
 from fencepost.sinks.postgres.last_rows import last_rows
+from fencepost.sinks.postgres.lenient_values import read_leniently
 from fencepost.sinks.postgres.options import PostgresOptions
 from fencepost.sinks.postgres.reading import activity, exists, last_guarantee, last_seen, reader, stored_spans
 from fencepost.sinks.postgres.repeated import PLACE
@@ -90,7 +90,7 @@ class PostgresKind:
         with reader(dsn_of(options)) as connection:
             if not exists(connection, *options.table.split(".")):
                 raise Usage(f"there is no table {options.table!r}", "has the pipeline run?")
-            forgive(connection)
+            read_leniently(connection)
             return last_rows(connection, options.table, most)
 
     def prepare_for(self, job: SinkJob, rows: pa.Schema, staged: bool, role: str | None) -> Prepared:
@@ -166,7 +166,7 @@ def _reader(job: SinkJob) -> AbstractContextManager[Connection]:
 def dsn_of(options: PostgresOptions) -> str:
     """Raises Usage where the file does not say."""
     if options.dsn is None:
-        raise Usage("the pipeline does not say where PostgreSQL is", "start one with `fencepost up`")
+        raise Usage("sink.options.dsn is not set", "set it, or start the local stack with `fencepost up`")
     return options.dsn
 
 
@@ -195,10 +195,10 @@ def _limits(job: SinkJob, indexes: list[str], told: bool) -> list[str]:
         f"mode: append into a table with a unique index ({', '.join(indexes)}): a second row of a key is a bad record"
     )
     if job.guarantee is not Guarantee.AT_LEAST_ONCE:
-        return [f"{said}; nothing else comes twice under {job.guarantee}"]
+        return [f"{said}; nothing else is repeated under {job.guarantee}"]
     if told:
-        return [f"{said}; rows that are there already after a crash, the same in every column, are left out"]
-    return [f"{said}, and so are the rows that are there already after a crash: use mode: dedupe"]
+        return [f"{said}; rows that exist already after a crash, equal in every column, are left out"]
+    return [f"{said}, and so are rows that exist already after a crash: use mode: dedupe"]
 
 
 KIND = PostgresKind()

@@ -82,7 +82,7 @@ def advance(
     with translated("advance the position"):
         moved = connection.execute(_query("advance", schema), _spans(batch) | counts).rowcount
     if moved != len(batch.spans):
-        raise Fenced(f"{batch}: only {moved} of {len(batch.spans)} positions stand where this batch begins")
+        raise Fenced(f"{batch}: only {moved} of {len(batch.spans)} positions are at this batch's start")
 
 
 def retreat(connection: Connection, schema: str, batch: Batch[Any]) -> None:
@@ -94,7 +94,7 @@ def retreat(connection: Connection, schema: str, batch: Batch[Any]) -> None:
     with translated("put the position back"):
         (moved,) = connection.execute(_query("retreat", schema), _spans(batch)).fetchone() or (0,)
     if moved != len(batch.spans):
-        raise Fenced(f"{batch}: only {moved} of {len(batch.spans)} positions stand where this batch ends")
+        raise Fenced(f"{batch}: only {moved} of {len(batch.spans)} positions are at this batch's end")
 
 
 def _spans(batch: Batch[Any]) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _entered(
 
 
 def heartbeat(connection: Connection, schema: str, pipeline: str) -> None:
-    """Its owner lives: whoever stands by waits on."""
+    """A heartbeat: the owner is alive, and a standby keeps waiting."""
     with translated("say that the run lives"):
         connection.execute(_query("heartbeat", schema), {"pipeline": pipeline})
 
@@ -196,8 +196,8 @@ def _refuse_rows(connection: Connection, pipeline: str, table: str) -> None:
     if holds_rows:
         raise PositionLost(
             f"no position is stored for pipeline {pipeline!r}, but table {table!r} holds rows: "
-            "starting anew could double them",
-            "say where to go on with `fencepost positions set`, or use an empty table",
+            "starting from scratch could duplicate them",
+            "choose where to continue with `fencepost positions set`, or use an empty table",
         )
 
 
@@ -256,12 +256,12 @@ def set_positions(
     """Inside the caller's transaction: these positions and no others of their topics, owned by nobody.
 
     Of `kept` each keeps what is stored in this very moment; where nothing is, it begins at the offset that is given.
-    Whoever owned any of them is fenced, and the next run takes over from here.
+    The previous owners are fenced, and the next run takes over from here.
     """
     with translated("set the positions"):
         epoch = _epoch_of(connection, schema, tenure)
         ids = {"topics": list(topic_ids), "topic_ids": list(topic_ids.values()), "pipeline": tenure.pipeline}
-        connection.execute(_query("put_spans_aside", schema), ids)
+        connection.execute(_query("archive_spans", schema), ids)
         forget = {
             "pipeline": tenure.pipeline,
             "topics": list({at.topic for at in (*tenure.positions, *kept)}),

@@ -98,7 +98,7 @@ UPDATE {schema}.pipelines SET seen_at = pg_catalog.clock_timestamp() WHERE pipel
 -- name: note_guarantee
 UPDATE {schema}.pipelines SET guarantee = %(guarantee)s WHERE pipeline = %(pipeline)s
 
--- name: put_spans_aside
+-- name: archive_spans
 -- a topic that was deleted and created again has other records at the same offsets: what was carried is kept beside
 UPDATE {schema}.spans AS span SET topic = span.topic || '@' || held.topic_id
 FROM (SELECT DISTINCT topic, topic_id FROM {schema}.positions WHERE pipeline = %(pipeline)s) AS held

@@ -22,7 +22,7 @@ from fencepost.sinks.postgres.constraints import check_deferred
 from fencepost.sinks.postgres.merge_statement import STAGE, MergeStatement
 from fencepost.sinks.postgres.new_keys import BY_INDEX, NewKeys
 from fencepost.sinks.postgres.own_session import begin
-from fencepost.sinks.postgres.poison import MOST, begin_anew, find_poison, find_staged_poison, poison_of
+from fencepost.sinks.postgres.poison import MOST, begin_again, find_poison, find_staged_poison, poison_of
 
 # Somebody else was in the way: another partition with the same new key, or with the same keys in another order.
 CONFLICTS = (
@@ -139,7 +139,7 @@ class Merging:
     def take(self, connection: Connection, batch: Batch[Any]) -> Landed:
         """Into the table, as the first thing in the caller's transaction.
 
-        That is begun anew where somebody was in the way, because the rows cannot be read again. Raises Unreachable
+        That is begun again where somebody was in the way, because the rows cannot be read again. Raises Unreachable
         when somebody always is; Refused or Poison for rows that the table does not take.
         """
         tries = TRIES if self._staged else 0
@@ -158,7 +158,7 @@ class Merging:
     def _take_fresh(self, connection: Connection, fresh: pa.RecordBatch, batch: Batch[Any]) -> bool:
         """Merge what is staged, and copy fresh rows straight into the table: one try.
 
-        False where anything was in the way: then all rows are staged, and the transaction is begun anew.
+        False where anything was in the way: then all rows are staged, and the transaction is begun again.
         """
         landing = fresh.drop_columns([TOMBSTONE.name]) if self._merge.deletes else fresh
         try:
@@ -173,7 +173,7 @@ class Merging:
                 raise
         self._sieve.distrust()
         self._fresh = None
-        with translated("begin the transaction anew"):
+        with translated("begin the transaction again"):
             connection.execute("ROLLBACK")
             self._copy(connection, [fresh], batch.only_span()[0], more=self._staged)
             begin(connection)
@@ -206,7 +206,7 @@ class Merging:
         if not refusal.about_values or "_offset" not in {column.name for column in self._columns}:
             return refusal
         with translated("look for the records that were refused"):
-            begin_anew(connection)
+            begin_again(connection)
             self._prepare(connection, alone=True)
             connection.execute(self._statement.keep_winners())
 

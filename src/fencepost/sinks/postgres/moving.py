@@ -18,8 +18,8 @@ from fencepost.sinks.postgres.connection import Connection, table_name, translat
 from fencepost.sinks.postgres.constraints import check_deferred
 from fencepost.sinks.postgres.merge_statement import offsets_in
 from fencepost.sinks.postgres.merging import TRIES, Merging
-from fencepost.sinks.postgres.poison import begin_anew, find_staged_poison
-from fencepost.sinks.postgres.repeated import is_unique, not_there, untold
+from fencepost.sinks.postgres.poison import begin_again, find_staged_poison
+from fencepost.sinks.postgres.repeated import is_unique, not_there, with_dedupe_remedy
 from fencepost.sinks.postgres.stage import ATTEMPT, Attempt, Counts, Stage
 
 Part = tuple[TopicPartition, Span]
@@ -31,7 +31,7 @@ class Staged:
 
     stage: Stage
     attempts: tuple[Attempt, ...]  # those whose results Spark returned, one of each task
-    letters: Mapping[TopicPartition, pa.RecordBatch]  # records that were put aside
+    letters: Mapping[TopicPartition, pa.RecordBatch]  # records that were dead-lettered
     repeats: bool = False  # at least once: an earlier attempt may have moved the same rows
 
     @property
@@ -68,7 +68,7 @@ class Staged:
             raise Unreachable(
                 f"the stage holds {count(rows, 'row')} of {count(len(done), 'task')}, and {count(len(told), 'task')} "
                 f"put {self.rows:,} there",
-                "PostgreSQL lost them, as it does with what it does not log when it crashes",
+                "PostgreSQL lost them: unlogged tables are emptied in a crash",
             )
 
 
@@ -97,8 +97,8 @@ def _insert_all(connection: Connection, staged: Staged) -> None:
         if not (staged.repeats and staged.stage.merge is None and is_unique(refusal)):
             raise
         if not staged.stage.provenance:
-            raise untold(refusal) from refusal.__cause__
-        begin_anew(connection)
+            raise with_dedupe_remedy(refusal) from refusal.__cause__
+        begin_again(connection)
         _insert(connection, staged, again=True)
 
 
@@ -109,7 +109,7 @@ def _insert(connection: Connection, staged: Staged, only: Part | None = None, ag
         source = not_there(stage.table, stage.columns, source)
     with translated(f"move rows into {stage.table!r}"):
         if stage.merge:
-            # while bad rows are looked for, the transaction must not be begun anew
+            # while bad rows are looked for, the transaction must not be begun again
             Merging(stage.table, stage.columns, stage.merge, source).merge(connection, 1 if only else TRIES)
             return
         names = sql.SQL(", ").join(sql.Identifier(column.name) for column in stage.columns)
@@ -150,7 +150,7 @@ def _named(connection: Connection, batch: Batch[Staged], refusal: Refused) -> Re
     if not refusal.about_values or not staged.stage.provenance:
         return refusal
     with translated("look for the records that were refused"):
-        begin_anew(connection)
+        begin_again(connection)
     for partition, span in sorted(batch.spans.items()):
 
         def attempt(offsets: Span, partition: TopicPartition = partition) -> None:

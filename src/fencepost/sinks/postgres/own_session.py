@@ -85,7 +85,7 @@ def _looks(other: Connection, wanted: str) -> bool:
 
 def not_own() -> Usage:
     return Usage(
-        "PostgreSQL is reached through a pooler that gives a transaction another session than the one before it: "
-        "what is staged in one would be merged in another",
+        "PostgreSQL is reached through a pooler that gives each transaction another session: what is staged in one "
+        "would be merged in another",
         "connect to PostgreSQL itself, or to a pool in session mode (PgBouncer: pool_mode = session)",
     )

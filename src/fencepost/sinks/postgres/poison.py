@@ -42,7 +42,7 @@ def find_poison(
         return refusal
     if not refusal.about_values:
         with translated("look at the table's types"):
-            begin_anew(connection)
+            begin_again(connection)
             copier.require_types()
         return refusal
     rows = pa.concat_batches(copier.refused)
@@ -57,7 +57,7 @@ def find_poison(
         return None if refused is None or there else refused.message
 
     with translated("look for the records that were refused"):
-        begin_anew(connection)
+        begin_again(connection)
         prober.hold_types()
         found = bad_ones(0, rows.num_rows, why, most)
     return poison_of(rows, found, partition) if found else refusal
@@ -86,7 +86,7 @@ def find_staged_poison(
 ) -> Refused:
     """The same for rows that are in the database already: `attempt` tries those of some offsets.
 
-    In a transaction that the caller has begun anew.
+    In a transaction that the caller has begun again.
     """
 
     def why(start: int, end: int) -> str | None:
@@ -106,7 +106,7 @@ def find_staged_poison(
     return Poison(str(partition), found) if found else refusal
 
 
-def begin_anew(connection: Connection) -> None:
+def begin_again(connection: Connection) -> None:
     """Back to before the rows that were refused: those that came before them stay, where a COPY marked the place."""
     try:
         connection.execute(sql.SQL("ROLLBACK TO {}").format(sql.Identifier(BEFORE_COPY)))

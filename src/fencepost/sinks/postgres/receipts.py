@@ -38,7 +38,7 @@ def rows_at(
     if not has_columns(connection, name, *_PLACE):
         raise Usage(
             f"the rows of {name!r} do not know where they came from",
-            "carry the column _from through the transform, and leave provenance on",
+            "keep the column _from in the transform, and leave provenance on",
         )
     place, table = Span(offset, offset + 1), located(connection, name)
     rows = _count(connection, table, _PLACE, at, place)

@@ -85,7 +85,7 @@ def not_there(table: str, columns: Sequence[Column], staged: sql.Composable) -> 
     )
 
 
-def untold(refusal: Refused) -> Refused:
+def with_dedupe_remedy(refusal: Refused) -> Refused:
     """At least once, where the rows do not know where they came from: whether they are there already is not told."""
     refusal.remedy = (
         "at least once, an earlier attempt may have written these rows: set mode: dedupe, with the columns of that "

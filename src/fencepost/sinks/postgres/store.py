@@ -24,11 +24,11 @@ from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.connection import Connection, connect, mark_as_writer, transaction, without_secrets
 from fencepost.sinks.postgres.earlier_topic import require_renamed
-from fencepost.sinks.postgres.folding import RETENTION, Folder
+from fencepost.sinks.postgres.folding import RETENTION, SpanFolder
 from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.moving import Staged
-from fencepost.sinks.postgres.poison import MOST, begin_anew, find_poison
-from fencepost.sinks.postgres.repeated import find_repeated, is_unique, knows_place, untold
+from fencepost.sinks.postgres.poison import MOST, begin_again, find_poison
+from fencepost.sinks.postgres.repeated import find_repeated, is_unique, knows_place, with_dedupe_remedy
 from fencepost.sinks.postgres.stage import drop_stages
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class PostgresSettings:
     merge: Merge | None = None  # rows of one key become one; None: every row is added
     guarantee: str | None = None  # under which it runs: kept for whoever asks later
     retention: timedelta = RETENTION  # for how long each commit has a span of its own
-    most_bad: int = MOST  # records that are named at once: as many as may be put aside
+    most_bad: int = MOST  # records that are named at once: as many as may be dead-lettered
 
     def __repr__(self) -> str:
         return f"PostgresSettings({self.pipeline!r} into {self.table!r})"  # the DSN may hold a password
@@ -78,7 +78,7 @@ class PostgresStore:
         self._open: Connection | None = None
         self._written: tuple[Mapping[TopicPartition, Span], Landed | None] = ({}, None)  # by the last `write`
         self._writes = False  # is the open connection marked as a writer's?
-        self._folder = Folder(settings.schema, settings.pipeline, settings.retention)
+        self._folder = SpanFolder(settings.schema, settings.pipeline, settings.retention)
 
     # -- the sink
 
@@ -98,7 +98,7 @@ class PostgresStore:
         self.fold(batch.spans)
 
     def _stage(self, batch: Batch[Rows]) -> None:
-        """Where rows are merged they are read before the transaction: it is short, and may be begun anew."""
+        """Where rows are merged they are read before the transaction: it is short, and may be begun again."""
         if self._merging:
             self._merging.stage(self.writer(), batch)
 
@@ -267,8 +267,8 @@ class PostgresStore:
         repeats = own.guarantee == Guarantee.AT_LEAST_ONCE
         if repeats and is_unique(refusal):
             if not knows_place(own.columns):
-                return untold(refusal)
-            begin_anew(connection)
+                return with_dedupe_remedy(refusal)
+            begin_again(connection)
             if repeated := find_repeated(connection, own.table, own.columns, copier.refused, place, refusal):
                 return repeated
             repeats = False

@@ -100,7 +100,7 @@ def unique_indexes(connection: Connection, table: str) -> list[str]:
 
 
 def _require_unique(connection: Connection, table: str, key: Sequence[str]) -> None:
-    """Refuse a table in which two rows could have the same key, or a row none; with the statement that mends it."""
+    """Refuse a table in which two rows could have the same key, or a row none; with the statement that fixes it."""
     with translated(f"look at the indexes of {table!r}"):
         found = connection.execute(_UNIQUE, (table_name(table).as_string(connection),)).fetchall()
     exact = [never_null for names, never_null in found if set(names) == set(key)]
@@ -108,12 +108,12 @@ def _require_unique(connection: Connection, table: str, key: Sequence[str]) -> N
         return
     name, names = table_name(table).as_string(connection), _names(key).as_string(connection)
     columns = (sql.Identifier(column).as_string(connection) for column in key)
-    mended = f"ALTER TABLE {name} {', '.join(f'ALTER {column} SET NOT NULL' for column in columns)}"
+    never_null = f"ALTER TABLE {name} {', '.join(f'ALTER {column} SET NOT NULL' for column in columns)}"
     if exact:
-        raise Usage(f"table {table!r} takes rows whose key ({', '.join(key)}) is null", mended)
+        raise Usage(f"table {table!r} takes rows whose key ({', '.join(key)}) is null", never_null)
     raise Usage(
         f"table {table!r} has no unique index on exactly ({', '.join(key)}), so a key could have two rows",
-        f"CREATE UNIQUE INDEX ON {name} ({names}); {mended}",
+        f"CREATE UNIQUE INDEX ON {name} ({names}); {never_null}",
     )
 
 
@@ -136,6 +136,6 @@ def require_temporary(connection: Connection, key: Sequence[str]) -> None:
     if not may:
         database, role = (sql.Identifier(name).as_string(connection) for name in names)
         raise Usage(
-            "rows of upsert and dedupe go through a temporary table, and this role may make none in this database",
+            "upsert and dedupe use a temporary table, and this role may not create one in this database",
             f"GRANT TEMPORARY ON DATABASE {database} TO {role}",
         )

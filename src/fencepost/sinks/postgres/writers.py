@@ -42,7 +42,7 @@ def end_writers(connection: Connection, schema: str, pipeline: str) -> None:
             except psycopg.errors.InsufficientPrivilege:  # a superuser's: it matters only if it holds something
                 continue
             if connection.execute(_FIND, one).fetchone():
-                raise Unreachable(f"the connection {pid} of an earlier run does not end", "see what holds it")
+                raise Unreachable(f"the connection {pid} of an earlier run does not end", "check what blocks it")
 
 
 _STUCK = """
@@ -72,7 +72,7 @@ def end_stuck_writers(connection: Connection, schema: str, pipeline: str, merged
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockHolder:
     """A session with a lock on rows or tables of the ledger."""
 
     pid: int
@@ -110,7 +110,7 @@ ORDER BY lock.pid
 """
 
 
-def holders(connection: Connection, schema: str, wanted: Tenure) -> list[Holder]:
+def holders(connection: Connection, schema: str, wanted: Tenure) -> list[LockHolder]:
     """Who holds rows of the ledger that a takeover of these partitions needs, at this moment. Waits for nobody."""
     values = {
         "pipeline": wanted.pipeline,
@@ -122,7 +122,7 @@ def holders(connection: Connection, schema: str, wanted: Tenure) -> list[Holder]
         found = connection.execute(_TABLE_HOLDERS, (tables,)).fetchall()
         if not found:  # else the tables might not be readable
             found = connection.execute(statement(_ROW_HOLDERS, schema), values).fetchall()
-    return [Holder(*row) for row in found]
+    return [LockHolder(*row) for row in found]
 
 
 def require_free(connection: Connection, schema: str, wanted: Tenure) -> None:
@@ -146,13 +146,13 @@ def naming_holders(connection: Connection, schema: str, wanted: Tenure) -> Itera
         raise
 
 
-def _held(pipeline: str, found: list[Holder]) -> FencepostError:
+def _held(pipeline: str, found: list[LockHolder]) -> FencepostError:
     who, pids = ", ".join(map(str, found)), ", ".join(str(one.pid) for one in found)
     said = f"positions of {pipeline!r} are locked by {who}"
     if all(one.endable for one in found):
         return Unreachable(said, "wait for that transaction, or end it")
     ended = "; ".join(f"SELECT pg_catalog.pg_terminate_backend({one.pid})" for one in found)
     return Refused(
-        f"{said}, and this role may not end that",
+        f"{said}; this role may not terminate it",
         f"run as the same role, or have that role or an administrator end the connection {pids}: {ended}",
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 
 
-class Teller:
+class StepLog:
     """Says each step with the seconds that have passed."""
 
     def __init__(self, say: Callable[[str], None]) -> None:

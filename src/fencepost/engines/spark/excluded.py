@@ -1,4 +1,4 @@
-"""Records of a batch that cannot be carried: left out of it, and kept whole for the dead letters."""
+"""Records of a batch that cannot be delivered: excluded from it, and kept whole for the dead letters."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Letters = Mapping[TopicPartition, pa.RecordBatch]
 
 
 @dataclass
-class LeftOut:
-    """What was put aside of one batch so far."""
+class ExcludedRecords:
+    """What was dead-lettered of one batch so far."""
 
     source: KafkaSource
     reasons: dict[TopicPartition, dict[int, str]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class LeftOut:
         known.update(repeated.offsets)
 
     def add(self, spark: SparkSession, poison: Poison, require: Callable[[TopicPartition], object]) -> None:
-        """Put these aside too, each with its raw record, unless `require` refuses what is aside then."""
+        """Dead-letter these too, each with its raw record, unless `require` refuses that many."""
         partition = _place(poison.partition)
         known = self.reasons.setdefault(partition, {})
         new = {offset: reason for offset, reason in poison.records if offset not in known}
@@ -61,7 +61,7 @@ class LeftOut:
         if len(known) > MOST_ASIDE:
             raise Refused(
                 f"{poison.message}: more than {MOST_ASIDE:,} records of one batch are bad",
-                f"mend the transform, or set batch: {{records: {MOST_ASIDE}}}",
+                f"fix the transform, or set batch: {{records: {MOST_ASIDE}}}",
             )
         self._letters.setdefault(partition, []).extend(self._raw(spark, partition, new))
 
@@ -96,5 +96,5 @@ def _letter(row: Row, reason: str) -> dict[str, object]:
 
 
 def _text(text: str) -> str:
-    """PostgreSQL's texts hold every character but one, and a record must not be too bad to be put aside."""
+    """PostgreSQL's texts hold every character but one, and a record must not be too bad to be dead-lettered."""
     return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

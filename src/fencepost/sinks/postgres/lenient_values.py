@@ -22,7 +22,7 @@ _TIMES: dict[str, type[Loader]] = {
 }
 
 
-def forgive(connection: Connection) -> None:
+def read_leniently(connection: Connection) -> None:
     """From now on this connection shows every value, for people to look at. Never for what is compared or copied."""
     for name, usual in _TIMES.items():
         connection.adapters.register_loader(name, _or_text(usual))
