@@ -184,7 +184,7 @@ def test_what_it_cannot_do_is_refused_in_one_sentence(shop: Shop, words: list[st
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"on_error": "dead_letter"}, "sink 'sqlite' has no place for dead letters"),
+        ({"on_error": "dead_letter"}, "sink 'sqlite' cannot store dead letters"),
         ({"engine": "spark"}, "sink.format: sqlite goes with engine: python"),
         ({"sink": {"format": "sqlite", "options": {"path": "shop.db", "table": "t"}}}, "sink.options.path"),
         (

@@ -39,7 +39,7 @@ def test_other_words_are_refused_with_those_that_are_there(written: str) -> None
 
 
 def test_what_is_no_topic_is_refused() -> None:
-    with pytest.raises(Usage, match="no name of a topic"):
+    with pytest.raises(Usage, match="not a valid topic name"):
         sink_named("topic:a/b", lambda: DSN)
 
 

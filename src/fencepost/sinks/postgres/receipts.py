@@ -37,7 +37,7 @@ def rows_at(
 ) -> RowsAt:
     if not has_columns(connection, name, *_PLACE):
         raise Usage(
-            f"the rows of {name!r} do not know where they came from",
+            f"the rows of {name!r} have no provenance",
             "keep the column _from in the transform, and leave provenance on",
         )
     place, table = Span(offset, offset + 1), located(connection, name)
