@@ -99,9 +99,9 @@ def test_members_own_parts_of_the_pipeline_and_do_not_disturb_each_other(flow: F
     flow.plan.carry(me, tenure, 0, 10)
     other.advance(Batch({theirs: Span(0, 3)}, (), elsewhere))
     other.renew(elsewhere, uuid4())
-    client = me._producer_of(pipeline, mine)._client
+    client = me._producer_of(pipeline, mine)._producer.client
     flow.plan.carry(me, tenure, 10, 20)
-    assert me._producer_of(pipeline, mine)._client is client is not None
+    assert me._producer_of(pipeline, mine)._producer.client is client is not None
     assert dict(me.positions(pipeline)) == {mine: 20, theirs: 3}
 
 

@@ -91,7 +91,7 @@ def test_undisturbed_the_client_is_kept(flow: Flow) -> None:
     clients = set()
     for start in range(0, 40, 10):
         flow.plan.carry(store, tenure, start, start + 10)
-        clients.add(store._producer_of(tenure.pipeline, flow.plan.source)._client)
+        clients.add(store._producer_of(tenure.pipeline, flow.plan.source)._producer.client)
     assert len(clients) == 1
     assert flow.landed() == list(range(40))
 

@@ -14,6 +14,7 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.config.producer import Declaration, largest_record
 from fencepost.kafka.names import require_topic
 from fencepost.kafka.producer import Aborting, Client
+from fencepost.kafka.transactions import TransactionalProducer
 from fencepost.model import Outcome
 from fencepost.producing.delivery_reports import DeliveryReport, Totals
 from fencepost.producing.events import Event, Headers, require_id
@@ -59,10 +60,14 @@ class Producer:
         lines = Journal(journal, topic, self.guarantee.value) if journal else NoJournal()
         self._sender = Sender(topic, self._declaration, kafka, lines)
         self._transactions = 0
-        self._ended = False  # has the client ended a transaction already?
         self._stopped: FencepostError | None = None
-        self._client: Client | None = Client(self._settings) if transactional_id is None else None
+        self._transactional = TransactionalProducer(self._settings)
+        self._plain = Client(self._settings) if transactional_id is None else None
         self.last_transaction: Outcome | None = None  # what the last one came to
+
+    @property
+    def _client(self) -> Client | None:
+        return self._transactional.client if self._plain is None else self._plain
 
     @property
     def guarantee(self) -> Guarantee:
@@ -142,12 +147,12 @@ class Producer:
             yield self
         except Aborting as error:
             cause = self._first_failure(client) or error
-            self._abort(client, cause.message)
+            self._abort(cause.message)
             raise cause from error
         except BaseException as error:
-            self._abort(client, f"the transaction was aborted: {error}")
+            self._abort(f"the transaction was aborted: {error}")
             raise
-        self._commit(client)
+        self._commit()
 
     def add_offsets(self, offsets: list[Any], group: object) -> None:
         """Positions of a consumer group that move with the transaction; the driver's own objects."""
@@ -179,21 +184,7 @@ class Producer:
         """
         if self._stopped is not None:
             raise self._stopped
-        self._drop()
-        client = Client(self._settings)
-        try:
-            client.begin()
-        except BaseException:
-            client.close()
-            raise
-        self._client, self._ended = client, False
-        return client
-
-    def _sound_client(self) -> Client:
-        """The client, or a new one where a copy of the request that ended its last transaction could end the next."""
-        if self._client is None or (self._ended and self._client.repeated()):
-            return self.take_over()
-        return self._client
+        return self._transactional.take()
 
     def _begin(self) -> Client:
         if self._declaration.transactional_id is None:
@@ -203,59 +194,46 @@ class Producer:
         if self._stopped is not None:
             raise self._stopped
         with self._stopping():
-            client = self._sound_client()
-            client.begin_transaction()
+            self._transactional.ready()
+            client = self._transactional.begin()
         self._transactions += 1
         self._sender.in_transaction = True
         self._sender.journal.transaction("begin", self._transactions)
         return client
 
-    def _commit(self, client: Client) -> None:
+    def _commit(self) -> None:
         try:
             self.await_delivery()  # before the commit is asked for, a failure means that nothing will be read
         except FencepostError as error:
-            self._abort(client, error.message)
+            self._abort(error.message)
             raise
+        refused = self._refused()
         try:
-            client.commit()
-        except Aborting as error:
-            self._abort(client, error.message, commit_asked=True)
-            raise
-        except Fenced as error:
-            # One request that was turned down did nothing; of several, the first may have been granted.
-            word, outcome = ("unclear", Outcome.UNKNOWN) if client.repeated() else ("abort", Outcome.ABORTED)
-            self._end(word, DeliveryReport(outcome, error.message))
-            raise self._stop(error) from error
+            self._transactional.commit()
         except FencepostError as error:
-            self._end("unclear", DeliveryReport(Outcome.UNKNOWN, error.message))
-            self._drop()
-            raise Unknown(f"it is unknown whether the transaction was committed: {error.message}") from error
-        self._end("commit", DeliveryReport(Outcome.ACKED))
+            self._stop(error.__cause__ if isinstance(error.__cause__, Fenced) else error)
+            unclear = self._transactional.in_doubt
+            word, outcome = ("unclear", Outcome.UNKNOWN) if unclear else ("abort", Outcome.ABORTED)
+            self._end(word, DeliveryReport(outcome, error.message), refused)
+            raise
+        self._end("commit", DeliveryReport(Outcome.ACKED), refused)
 
-    def _abort(self, client: Client, why: str, commit_asked: bool = False) -> None:
-        """Nothing of it will be read, whether or not the abort gets through: its successor or the broker ends it.
-
-        Unless a commit was asked for before: then only an abort that got through tells.
-        """
-        reports = self._sender.reports
-        refused = {number: one for number, one in reports.failed.items() if one.outcome is Outcome.REFUSED}
-        sound = not reports.failed and not commit_asked
-        word, report = "abort", DeliveryReport(Outcome.ABORTED, why)
+    def _abort(self, why: str) -> None:
+        """Nothing of it will be read, whether or not the abort gets through: its successor or the broker ends it."""
+        refused = self._refused()
         try:
-            client.abort()
+            self._transactional.abort(keep=not self._sender.reports.failed)
         except FencepostError as error:
             self._stop(error)
-            self._drop()
-            if commit_asked:
-                word, report = "unclear", DeliveryReport(Outcome.UNKNOWN, error.message)
-        else:
-            if not sound:
-                self._drop()  # librdkafka has been seen to throw away what the next transaction sends
-        reports.failed = refused  # the abort itself reports what it threw away as failed
-        self._end(word, report)
+        self._end("abort", DeliveryReport(Outcome.ABORTED, why), refused)
 
-    def _end(self, word: str, report: DeliveryReport) -> None:
-        self.last_transaction, self._ended = report.outcome, True
+    def _refused(self) -> dict[int, DeliveryReport]:
+        failed = self._sender.reports.failed
+        return {number: one for number, one in failed.items() if one.outcome is Outcome.REFUSED}
+
+    def _end(self, word: str, report: DeliveryReport, refused: dict[int, DeliveryReport]) -> None:
+        self._sender.reports.failed = refused  # the abort itself reports what it threw away as failed
+        self.last_transaction = report.outcome
         self._sender.end_transaction(word, self._transactions, report)
 
     # The end
@@ -283,9 +261,10 @@ class Producer:
         return error
 
     def _drop(self) -> None:
-        if self._client is not None:
-            client, self._client = self._client, None
-            client.close()
+        self._transactional.drop()
+        plain, self._plain = self._plain, None
+        if plain is not None:
+            plain.close()
 
     def close(self, wait: bool = True) -> None:
         """Wait for every answer, unless told otherwise, then end. Harmless when closed already."""

@@ -1,0 +1,114 @@
+"""One transactional.id, the client that holds it, and what becomes of its transactions.
+
+Free, or taken: then the previous owner is fenced, and its open transaction is committed or aborted. Open: records go in. Then
+committed, aborted or in doubt:
+
+- Before a commit is asked for, every failure means that nothing of it will be read, whether or not the abort gets
+  through: whoever takes the id next ends it, or the brokers do in time. `Fenced` is such a failure.
+- In a commit, `Fenced` means the same where one request was turned down. Of several copies the first may have been
+  granted: in doubt.
+- Where the driver wants it aborted though a commit was asked for, only an abort that gets through tells.
+- Any other trouble in a commit: in doubt, until the id is taken again and the stored position is read.
+- A copy of the request that ended a transaction could end the next one (`kafka/commits.py`): only a new epoch stops
+  that, so the id is taken again first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fencepost.errors import Fenced, FencepostError, Unknown
+from fencepost.kafka.producer import Aborting, Client
+
+
+class TransactionalProducer:
+    """Held by one client at a time, in all processes."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._ended = False  # has the client ended a transaction already?
+        self.client: Client | None = None  # None: free
+        self.in_doubt = False  # nobody can tell whether the last commit got through: taking the id decides it
+
+    def take(self) -> Client:
+        """On return the previous owner is fenced, and its open transaction is committed or aborted."""
+        self.drop()
+        client = Client(self._settings)
+        try:
+            client.begin()
+        except BaseException:
+            client.close()
+            raise
+        self.client, self._ended, self.in_doubt = client, False, False
+        return client
+
+    def ready(self) -> Client:
+        """Taken, by a client of whose last transaction nothing is left on the way."""
+        if self.client is None or (self._ended and self.client.repeated()):
+            return self.take()
+        return self.client
+
+    def begin(self) -> Client:
+        """Open a transaction; the id must be taken."""
+        client = self._holder()
+        client.begin_transaction()
+        return client
+
+    def commit(self) -> None:
+        """Commit it. Raises Unknown where nobody can tell; after Aborting nothing of it will be read, nor after Fenced
+        unless `in_doubt`. After any error the id is free."""
+        self.in_doubt = True
+        try:
+            self._commit(self._holder())
+        except BaseException:
+            self.drop()
+            raise
+        self._ended, self.in_doubt = True, False
+
+    def abort(self, keep: bool = False) -> None:
+        """Nothing of it will be read, though this may raise. The id is free then, unless the client is to be kept: not
+        where a record failed, because librdkafka has been seen to throw away what is sent after that."""
+        try:
+            self._holder().abort()
+            self._ended = True
+        except BaseException:
+            self.drop()
+            raise
+        if not keep:
+            self.drop()
+
+    def drop(self) -> None:
+        """Free: end the client. A transaction that is open is aborted, now or by whoever takes the id next."""
+        client, self.client = self.client, None
+        if client is not None:
+            client.close()
+
+    def _commit(self, client: Client) -> None:
+        try:
+            client.commit()
+        except Aborting:
+            self._abort_after_all(client)
+            raise
+        except Fenced:
+            self.in_doubt = client.repeated()
+            raise
+        except FencepostError as error:
+            raise not_known(error) from error
+
+    def _abort_after_all(self, client: Client) -> None:
+        try:
+            client.abort()
+            self.in_doubt = False
+        except FencepostError as error:
+            raise not_known(error) from error
+
+    def _holder(self) -> Client:
+        if self.client is None:
+            raise RuntimeError("a transaction was started before its transactional.id was taken")
+        return self.client
+
+
+def not_known(error: FencepostError) -> Unknown:
+    """For a commit in doubt."""
+    return Unknown(f"it is unknown whether the transaction was committed: {error.message}")
