@@ -1,7 +1,7 @@
 """One transactional.id, the client that holds it, and what becomes of its transactions.
 
-Free, or taken: then the previous owner is fenced, and its open transaction is committed or aborted. Open: records go in. Then
-committed, aborted or in doubt:
+Free, or taken: then the previous owner is fenced, and its open transaction is committed or aborted. Open: records go
+in. Then committed, aborted or in doubt:
 
 - Before a commit is asked for, every failure means that nothing of it will be read, whether or not the abort gets
   through: whoever takes the id next ends it, or the brokers do in time. `Fenced` is such a failure.

@@ -46,8 +46,8 @@ class Producer:
         """Connects, and looks at the topic.
 
         `kafka` holds Kafka's own settings; one that would break the declaration is refused. `identify` derives an
-        event's id from its value. `receipts=False` saves the work per answer: an outcome is then known when `flush`
-        returns or the transaction has ended, without its offset.
+        event's id from its value. `delivery_reports=False` saves the work per answer: an outcome is then known when
+        `flush` returns or the transaction has ended, without its offset.
         Raises Usage, UnsupportedGuarantee where the topic cannot hold the guarantee, Unreachable.
         """
         self.topic = require_topic(topic)
