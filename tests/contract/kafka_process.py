@@ -12,8 +12,9 @@ from unittest.mock import patch
 from contract.kafka_flow import Plan
 from contract.kafka_steps import Point, stepping
 from fencepost.errors import FencepostError
+from fencepost.kafka import transactions
 from fencepost.lab.crash import CrashAction, _visit
-from fencepost.sinks.kafka import KafkaStore, fenced_producer
+from fencepost.sinks.kafka import KafkaStore
 
 SPAN = 100
 EVENTS = 3 * SPAN
@@ -53,7 +54,7 @@ def main() -> int:
             _visit(work.witness, point, work.time, CrashAction.KILL)
 
     try:
-        with patch.object(fenced_producer, "Client", stepping(act)):
+        with patch.object(transactions, "Client", stepping(act)):
             carry(work)
     except FencepostError as error:
         sys.stderr.write(f"{error}\n")

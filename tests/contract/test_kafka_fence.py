@@ -17,9 +17,10 @@ from contract.kafka_process import EVENTS, Work
 from contract.kafka_steps import Point, stepping
 from fencepost.errors import Fenced, Rewound, Unreachable
 from fencepost.guarantee import Guarantee
+from fencepost.kafka import transactions
 from fencepost.lab.crash import visits
 from fencepost.model import Batch, Landed, Step, TopicPartition
-from fencepost.sinks.kafka import KafkaSettings, fenced_producer
+from fencepost.sinks.kafka import KafkaSettings
 
 TESTS = Path(__file__).parents[1]
 PROOF = pytest.mark.proof
@@ -35,7 +36,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[Point, Callable[[], object]
         if point in waiting:
             waiting.pop(point)()
 
-    monkeypatch.setattr(fenced_producer, "Client", stepping(act))
+    monkeypatch.setattr(transactions, "Client", stepping(act))
     return waiting.__setitem__
 
 
