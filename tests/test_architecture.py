@@ -139,6 +139,13 @@ def test_the_core_needs_no_library(part: str) -> None:
         assert not HEAVY & {name.split(".")[0] for name in names}
 
 
+def test_kafkas_error_codes_have_one_table() -> None:
+    named = {
+        path.relative_to(SOURCE).as_posix() for path in FILES if re.search(r"KafkaError\.[A-Z_]", path.read_text())
+    }
+    assert named == {"kafka/errors.py"}
+
+
 PAGE = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
 
 

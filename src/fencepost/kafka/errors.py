@@ -153,6 +153,16 @@ def is_refused_at_once(error: KafkaError) -> bool:
     return error.code() in _NOT_IN_THE_LOG | {KafkaError._INVALID_ARG}
 
 
+def is_fatal(error: KafkaError) -> bool:
+    """The client gives up for good."""
+    return error.fatal() or error.code() == KafkaError._FATAL
+
+
+def is_failed_transaction(error: KafkaError) -> bool:
+    """A producer's call that does not fit: its transaction has failed already."""
+    return error.code() == KafkaError._STATE
+
+
 def is_out_of_range(error: KafkaError) -> bool:
     """The partition does not hold the offset that was to be read."""
     return error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)

@@ -24,6 +24,8 @@ from fencepost.kafka.errors import (
     AuthenticationFailed,
     Complaints,
     failure,
+    is_failed_transaction,
+    is_fatal,
     is_fenced_producer,
     is_refused_at_once,
 )
@@ -94,12 +96,12 @@ class Client:
             )
         if is_refused_at_once(cause):
             return Refused(cause.str().removeprefix("Unable to produce message: "))
-        if cause.code() == KafkaError._STATE:
+        if is_failed_transaction(cause):
             return Aborting("the transaction has failed already")
         found = failure(cause, "the producer", self._servers, self._complaints.last)
         if isinstance(found, Usage):  # a setting or a right: the driver gives up for good on some of these
             return found
-        if cause.fatal() or cause.code() == KafkaError._FATAL:
+        if is_fatal(cause):
             return self._fatal_cause() or Unknown(f"this producer has failed: {cause.str()}", "create a new one")
         return (
             found

@@ -39,7 +39,7 @@ from fencepost.errors import (
 )
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster
-from fencepost.kafka.errors import failure, is_end_of_partition, is_missing, is_out_of_range
+from fencepost.kafka.errors import failure, is_end_of_partition, is_fatal, is_missing, is_out_of_range
 from fencepost.kafka.log import librdkafka_log
 from fencepost.kafka.offsets import TopicReader, before_the_start, beyond_the_end
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
@@ -208,7 +208,7 @@ class Member:
             self._trouble(message, error)
 
     def _trouble(self, message: Message, error: KafkaError) -> None:
-        if error.code() == KafkaError._FATAL and "group.instance.id" in self._settings.kafka:
+        if is_fatal(error) and "group.instance.id" in self._settings.kafka:
             self._replaced = Fenced(
                 f"group {self._settings.group!r}: another process uses the same group.instance.id ({error.str()})",
                 "give each process its own",
