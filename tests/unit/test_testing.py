@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from fencepost.testing import AtomicSinkSuite, LedgerSuite, SinkSuite
+from fencepost.testing import AtomicSinkSuite, LedgerSuite, SinkSuite, StoreSuite
 
-SUITES = (SinkSuite, LedgerSuite, AtomicSinkSuite)
+SUITES = (SinkSuite, LedgerSuite, AtomicSinkSuite, StoreSuite)
 
 
 def test_no_test_of_one_suite_hides_another_ones_where_a_class_takes_all_of_them() -> None:

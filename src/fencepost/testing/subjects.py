@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from fencepost.delivery import AtomicSink, Ledger, Sink
+from fencepost.sinks.kind import Store
 
 
 class LedgerSubject(Protocol):
@@ -37,3 +38,9 @@ class AtomicSubject(SinkSubject, Protocol):
     """A sink that keeps its own positions."""
 
     def open(self) -> AtomicSink[Any]: ...
+
+
+class StoreSubject(SinkSubject, Protocol):
+    """A sink that a pipeline file can name."""
+
+    def open(self) -> Store: ...
