@@ -41,6 +41,7 @@ from fencepost.local import Stack
 from fencepost.machine import jars, java
 from fencepost.producing.batches import Limits
 from fencepost.producing.events import Event
+from fencepost.producing.source_producer import SourceProducer
 
 PARTITIONS = 3
 CHUNK = Limits().chunk
@@ -68,7 +69,8 @@ class Bench:
     def ours(self, word: str, journal: bool = False) -> float:
         guarantee, acks = WORDS[word]
         path = self.folder / uuid4().hex if journal else None
-        with Producer(self.topic, guarantee, self.kafka, acks=acks, delivery_reports=False, journal=path) as producer:
+        quick: dict[str, Any] = {"delivery_reports": False, "journal": path}
+        with SourceProducer(self.topic, guarantee, self.kafka, acks=acks, **quick) as producer:
             producer.send_all([Event(b"warm")])
             producer.flush()
             begin = perf_counter()
@@ -94,7 +96,8 @@ class Bench:
 
     def transactional(self, size: int) -> float:
         id_ = uuid4().hex
-        with Producer(self.topic, "exactly-once", self.kafka, transactional_id=id_, delivery_reports=False) as producer:
+        named: dict[str, Any] = {"transactional_id": id_, "delivery_reports": False}
+        with SourceProducer(self.topic, "exactly-once", self.kafka, **named) as producer:
             with producer.transaction():
                 producer.send_all([Event(b"warm")])
             begin = perf_counter()
@@ -171,7 +174,8 @@ class Bench:
         """Milliseconds from a transaction's begin to the end of its commit."""
         found = []
         id_ = uuid4().hex
-        with Producer(self.topic, "exactly-once", self.kafka, transactional_id=id_, delivery_reports=False) as producer:
+        named: dict[str, Any] = {"transactional_id": id_, "delivery_reports": False}
+        with SourceProducer(self.topic, "exactly-once", self.kafka, **named) as producer:
             for _ in range(transactions + 1):
                 begin = perf_counter()
                 with producer.transaction():

@@ -18,6 +18,7 @@ from fencepost.producing.events import Event
 from fencepost.producing.resume import ProduceJob, Run
 from fencepost.producing.sender import Handle
 from fencepost.producing.source_position import SourcePosition
+from fencepost.producing.source_producer import SourceProducer
 from fencepost.producing.sources.source import numbered_orders
 
 
@@ -126,7 +127,7 @@ def test_a_late_position_does_not_go_back(field: Field) -> None:
     """Without a new epoch the held request would put the first place into the second transaction."""
     topic, kafka = field.topic(), field.kafka
     position = SourcePosition(field.direct, topic, topic)
-    with Producer(topic, "exactly-once", kafka, transactional_id=topic, delivery_reports=False) as producer:
+    with SourceProducer(topic, "exactly-once", kafka, transactional_id=topic, delivery_reports=False) as producer:
         rule = field.proxy.add(
             Rule(action=Action.HOLD_DETACH, request=Api.TXN_OFFSET_COMMIT, client=kafka["client.id"], count=1)
         )

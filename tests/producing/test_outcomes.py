@@ -16,6 +16,7 @@ from fencepost.errors import Unreachable, UnsupportedGuarantee, Usage
 from fencepost.local.ports import choose
 from fencepost.model import EVENT_CHECKSUM, Outcome
 from fencepost.producing.events import Event
+from fencepost.producing.source_producer import SourceProducer
 from producing.topics import Topics, header
 
 # Kafka's own test vectors of murmur2
@@ -57,7 +58,7 @@ def test_before_its_answer_an_event_is_unknown(topics: Topics) -> None:
 @pytest.mark.parametrize("delivery_reports", [True, False])
 def test_without_acknowledgements_every_outcome_is_unknown(topics: Topics, delivery_reports: bool) -> None:
     topic = topics.make()
-    with Producer(topic, "at-most-once", topics.kafka, delivery_reports=delivery_reports) as producer:
+    with SourceProducer(topic, "at-most-once", topics.kafka, delivery_reports=delivery_reports) as producer:
         handles = [producer.send(b"%d" % n) for n in range(10)]
         producer.send_all([Event(b"10"), Event(b"11")])
         producer.flush()
@@ -83,7 +84,7 @@ def test_a_record_too_large_for_the_client_is_refused_and_the_others_arrive(topi
 @pytest.mark.parametrize("delivery_reports", [True, False])
 def test_a_record_too_large_for_the_topic_is_refused(topics: Topics, delivery_reports: bool) -> None:
     topic = topics.make(config={"max.message.bytes": "1000"})
-    with Producer(topic, "at-least-once", topics.kafka, delivery_reports=delivery_reports) as producer:
+    with SourceProducer(topic, "at-least-once", topics.kafka, delivery_reports=delivery_reports) as producer:
         large, small = producer.send(b"x" * 5_000), producer.send(b"small")
         producer.flush()
         assert (large.outcome, small.outcome) == (Outcome.REFUSED, Outcome.ACKED)
@@ -152,7 +153,7 @@ class TestPromise:
 def test_memory_is_bounded_and_sending_waits(topics: Topics) -> None:
     topic = topics.make()
     tight = topics.kafka | {"queue.buffering.max.messages": "100"}
-    with Producer(topic, "at-least-once", tight, delivery_reports=False) as producer:
+    with SourceProducer(topic, "at-least-once", tight, delivery_reports=False) as producer:
         producer.send_all([Event(b"%d" % n) for n in range(5_000)])
         assert producer.in_flight <= 100
     assert topics.values(topic) == Counter(b"%d" % n for n in range(5_000))
@@ -161,7 +162,7 @@ def test_memory_is_bounded_and_sending_waits(topics: Topics) -> None:
 def test_without_receipts_a_refusal_names_its_event(topics: Topics) -> None:
     topic = topics.make(partitions=1, config={"max.message.bytes": "1000"})
     settings = topics.kafka | {"compression.type": "gzip", "batch.num.messages": "1"}  # so the broker decides on each
-    with Producer(topic, "at-least-once", settings, delivery_reports=False) as producer:
+    with SourceProducer(topic, "at-least-once", settings, delivery_reports=False) as producer:
         large = os.urandom(2000)
         events = [Event(b"one"), Event(large, b"k"), Event(b""), Event(large), Event(large), Event(None, b"k")]
         producer.send_all(events)
@@ -179,7 +180,7 @@ def test_the_journal_has_the_intent_before_and_the_outcome_after(topics: Topics,
         return [json.loads(line) for line in path.read_text().splitlines()]
 
     waiting = topics.kafka | {"linger.ms": "1000"}
-    with Producer(topic, "at-least-once", waiting, journal=path) as producer:
+    with SourceProducer(topic, "at-least-once", waiting, journal=path) as producer:
         producer.send(b"one")
         assert lines()[-1] == {"sent": [1, 1]}
         producer.send(b"two", id="order-2")
@@ -207,7 +208,7 @@ class TestInterrupted:
 
     def test_in_the_middle_of_many_the_rest_never_left(self, topics: Topics, tmp_path: Path) -> None:
         topic, journal = topics.make(), tmp_path / "journal"
-        with Producer(topic, "at-least-once", topics.kafka, delivery_reports=False, journal=journal) as producer:
+        with SourceProducer(topic, "at-least-once", topics.kafka, delivery_reports=False, journal=journal) as producer:
             bad = Event(7)  # type: ignore[arg-type]
             with pytest.raises(TypeError):
                 producer.send_all([Event(b"one"), Event(b"two"), bad, Event(b"four"), Event(b"five")])

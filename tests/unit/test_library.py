@@ -80,6 +80,11 @@ def test_the_audit_can_be_called_whatever_was_imported_before(before: str) -> No
     assert done.stdout == "ok\n"
 
 
+def test_a_producer_has_what_its_user_needs_and_no_more() -> None:
+    public = [name for name in dir(fencepost.Producer) if not name.startswith("_")]
+    assert public == ["close", "flush", "guarantee", "in_flight", "producer_id", "send", "totals", "transaction"]
+
+
 def test_every_option_of_consume_is_typed_and_explained() -> None:
     options = inspect.signature(consume).parameters
     assert not [one for one in options.values() if one.kind is inspect.Parameter.VAR_KEYWORD]

@@ -17,8 +17,8 @@ from fencepost.model import Outcome, Tenure
 from fencepost.producing.batches import Chunks, Limits, Reader, SourceBatch
 from fencepost.producing.delivery_reports import Totals
 from fencepost.producing.events import Event
-from fencepost.producing.producer import Producer
 from fencepost.producing.source_position import SourcePosition
+from fencepost.producing.source_producer import SourceProducer
 from fencepost.producing.source_store import SourceStore, SourceTotals
 from fencepost.producing.sources.source import Place, numbered_orders
 
@@ -74,14 +74,14 @@ class Log:
         self.steps.append("store")
         self.stored = place
 
-    def store_with(self, _producer: Producer, place: Place) -> None:
+    def store_with(self, _producer: SourceProducer, place: Place) -> None:
         self.store(place)
 
 
 def opened(guarantee: Guarantee, *, skip_refused: bool = False) -> tuple[Log, SourceStore, SourceBatch]:
     log, source = Log(guarantee), numbered_orders(7)
     store = SourceStore(
-        cast(Producer, log), cast(SourcePosition, log), source.place, SourceTotals(), skip_refused=skip_refused
+        cast(SourceProducer, log), cast(SourcePosition, log), source.place, SourceTotals(), skip_refused=skip_refused
     )
     store.take_over("orders", uuid4(), {}, {})
     log.steps.clear()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Usage
 from fencepost.guarantee import Guarantee
@@ -63,7 +63,7 @@ class Producer:
         self._stopped: FencepostError | None = None
         self._transactional = TransactionalProducer(self._settings)
         self._plain = Client(self._settings) if transactional_id is None else None
-        self.last_transaction: Outcome | None = None  # what the last one came to
+        self._last_transaction: Outcome | None = None  # what the last one came to
 
     @property
     def _client(self) -> Client | None:
@@ -77,10 +77,6 @@ class Producer:
     def producer_id(self) -> str:
         """With an event's number, the id that it carries."""
         return self._sender.producer_id
-
-    def adopt(self, producer_id: str) -> None:
-        """Take the name of a source instead of a random one, before the first event."""
-        self._sender.name(producer_id)
 
     @property
     def totals(self) -> Totals:
@@ -113,12 +109,6 @@ class Producer:
         with self._stopping():
             return self._sender.send(client, Event(value, key, headers=headers, id=named, topic=topic))
 
-    def send_all(self, events: Sequence[Event]) -> None:
-        """Many at once, numbered one after the other or, from a source, by their own numbers. No handles."""
-        client = self._ready()
-        with self._stopping():
-            self._sender.send_all(client, events)
-
     def flush(self) -> Totals:
         """Wait until every event has its outcome; none takes longer than delivery.timeout.ms."""
         if self._sender.in_transaction:
@@ -128,10 +118,6 @@ class Producer:
                 self._client.drain()
             self._sender.settle_answered()
         return self.totals
-
-    def take_refusals(self) -> list[tuple[int, str]]:
-        """The numbers of the events that were refused since the last call, and why."""
-        return self._sender.take_refusals()
 
     # Transactions
 
@@ -154,12 +140,7 @@ class Producer:
             raise
         self._commit()
 
-    def add_offsets(self, offsets: list[Any], group: object) -> None:
-        """Positions of a consumer group that move with the transaction; the driver's own objects."""
-        with self._stopping():
-            self._ready().send_offsets(offsets, group)
-
-    def await_delivery(self) -> None:
+    def _await_delivery(self) -> None:
         """Wait for the answers within a transaction. Raises Refused when an event cannot be had: it aborts the rest."""
         client = self._ready()
         with self._stopping():
@@ -177,7 +158,7 @@ class Producer:
         said = f"event {number} of the transaction failed: {report.why}"
         return Refused(said) if report.outcome is Outcome.REFUSED else Aborting(said)
 
-    def take_over(self) -> Client:
+    def _take_over(self) -> Client:
         """A client that owns the transactional.id: the previous owner is fenced, and its transaction decided.
 
         Raises Fenced where that was us: nobody takes it back from a successor.
@@ -203,7 +184,7 @@ class Producer:
 
     def _commit(self) -> None:
         try:
-            self.await_delivery()  # before the commit is asked for, a failure means that nothing will be read
+            self._await_delivery()  # before the commit is asked for, a failure means that nothing will be read
         except FencepostError as error:
             self._abort(error.message)
             raise
@@ -233,7 +214,7 @@ class Producer:
 
     def _end(self, word: str, report: DeliveryReport, refused: dict[int, DeliveryReport]) -> None:
         self._sender.reports.failed = refused  # the abort itself reports what it threw away as failed
-        self.last_transaction = report.outcome
+        self._last_transaction = report.outcome
         self._sender.end_transaction(word, self._transactions, report)
 
     # The end

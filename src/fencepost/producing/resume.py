@@ -16,8 +16,8 @@ from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
 from fencepost.producing.batches import Chunks, Limits, Reader, SourceBatch
-from fencepost.producing.producer import Producer
 from fencepost.producing.source_position import SourcePosition
+from fencepost.producing.source_producer import SourceProducer
 from fencepost.producing.source_store import SourceStore, SourceTotals
 from fencepost.producing.sources.files import Files
 from fencepost.producing.sources.source import Place, Source
@@ -70,7 +70,7 @@ class Run:
         if job.journal is not None and isinstance(source, Files) and source.holds(job.journal):
             raise Usage(f"the journal {job.journal} is one of the files to send", "put it elsewhere")
         atomic = job.guarantee is Guarantee.EXACTLY_ONCE
-        self.producer = Producer(
+        self.producer = SourceProducer(
             job.topic,
             job.guarantee,
             kafka,

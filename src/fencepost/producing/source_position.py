@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as DriverPartition
 from fencepost.errors import PositionLost, Usage
 from fencepost.kafka.standalone_consumer import StandaloneConsumer
 from fencepost.model import TopicPartition
-from fencepost.producing.producer import Producer
+from fencepost.producing.source_producer import SourceProducer
 from fencepost.producing.sources.source import Place
 
 LONGEST = 4095  # bytes of metadata that a broker takes by default
@@ -34,7 +34,7 @@ class SourcePosition:
         found = self._consumer.stored([self._at], TIMEOUT_SECONDS).get(self._at)
         return None if found is None else _place(found.metadata, self.group)
 
-    def store_with(self, producer: Producer, place: Place) -> None:
+    def store_with(self, producer: SourceProducer, place: Place) -> None:
         """In the producer's transaction: the place and the events become visible together."""
         producer.add_offsets(self._offsets(place), self._consumer.consumer_group_metadata())
 

@@ -16,8 +16,8 @@ from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Outcome, Tenure, TopicPartition
 from fencepost.producing.batches import Chunks
 from fencepost.producing.events import Event
-from fencepost.producing.producer import Producer
 from fencepost.producing.source_position import SourcePosition
+from fencepost.producing.source_producer import SourceProducer
 from fencepost.producing.sources.source import Place
 from fencepost.rows.bisect import bad_ones
 
@@ -50,7 +50,7 @@ class SourceStore:
 
     def __init__(
         self,
-        producer: Producer,
+        producer: SourceProducer,
         position: SourcePosition | None,
         start: Callable[[], Place],
         totals: SourceTotals,
