@@ -258,3 +258,25 @@ def test_a_running_audit_speaks_when_something_changes_and_ends_when_it_is_broke
             guard.cancel()
             running.kill()
     assert (told[-1]["verdict"], told[-1]["anomalies"], running.returncode) == ("broken", {"D2": 1}, 1)
+
+
+def test_what_a_pipeline_into_a_topic_has_not_read_yet_is_not_lost(stack: Stack, tmp_path: Path) -> None:
+    shop, copy, path = Shop(stack), Shop(stack), tmp_path / "fencepost.yml"
+    declared = {
+        "name": f"{shop.name}-relay",
+        "engine": "python",
+        "guarantee": "exactly-once",
+        "kafka": shop.kafka,
+        "source": {"topic": shop.name},
+        "sink": {"format": "kafka", "options": {"topic": copy.name}},
+    }
+    path.write_text(yaml.safe_dump(declared))
+    shop.send(EVENTS, partition=0)
+    code, found = as_json("audit", "--spec", str(path))
+    assert (code, found["lost"]) == (5, 0)  # it has never run
+    assert run("run", "--once", "--spec", str(path)).returncode == 0
+    shop.send([1001, 1002, 1003], partition=0)
+    code, found = as_json("audit", "--spec", str(path))
+    assert (code, found["verdict"], found["lost"], found["hops"][-1]["waiting"]) == (0, "holds", 0, 4), (
+        found
+    )  # with the marker

@@ -12,7 +12,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.kafka.offsets import Start
 from fencepost.model import Mode
 from fencepost.sinks import registry
-from fencepost.sinks.auditing import CanBeAudited, Columns, ComparesKeys, LandedRecords, LandedRows, ListsCommits
+from fencepost.sinks.auditing import CanBeAudited, Columns, ComparesKeys, LandedRecords, LandedRows
 from fencepost.sinks.kind import GoesByName, SinkJob, require_able
 from fencepost.spec import PipelineSpec, SinkSpec, SourceSpec
 
@@ -87,7 +87,7 @@ class AuditRequest:
 
 
 def of_pipeline(spec: PipelineSpec) -> AuditRequest:
-    """What a pipeline should have done: up to its position, where its sink lists its commits."""
+    """What a pipeline should have done: up to its position."""
     topic, *also = spec.source.origins
     merge = spec.sink.options.merge
     return AuditRequest(
@@ -95,7 +95,7 @@ def of_pipeline(spec: PipelineSpec) -> AuditRequest:
         spec.kafka,
         topic,
         spec.sink,
-        pipeline=spec.name if isinstance(spec.sink.kind, ListsCommits) else None,
+        pipeline=spec.name,
         source=spec.source,
         mode=merge.mode if merge else Mode.APPEND,
         deletes=merge is not None and merge.deletes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from fencepost.kafka.offsets import Start, TopicReader, by_place
 from fencepost.kafka.topics import offsets_at, topic_facts
 from fencepost.model import Span, TopicPartition
 from fencepost.sinks.auditing import ListsCommits
-from fencepost.sinks.kind import SinkJob, require_able
+from fencepost.sinks.kind import SinkJob, SinkKind
 
 LOOK_EVERY = 0.5  # seconds, while a pipeline drains
 
@@ -113,7 +114,7 @@ def _reached(request: AuditRequest, topic: TopicReader, ends: Mapping[TopicParti
     stored: Stored = {}
     if (ledger := _ledger(request)) is not None:
         kind, job = ledger
-        stored = kind.positions(job)
+        stored = kind.positions(job) if isinstance(kind, ListsCommits) else _positions(kind, job)
         require_same_topics(stored, topic)
     return all(end <= 0 or (at in stored and stored[at].position >= end) for at, end in ends.items())
 
@@ -125,6 +126,10 @@ def _stored(
     if (ledger := _ledger(request)) is None:
         return {}, [], {}
     kind, job = ledger
+    if not isinstance(kind, ListsCommits):
+        stored = _positions(kind, job)
+        require_same_topics(stored, topic)
+        return {at: held.position for at, held in stored.items()}, [], {}
     stored, commits = kind.commits(job)
     require_same_topics(stored, topic)
     spans = [LandedSpan(one.partition, one.span, one.rows) for one in commits]
@@ -132,11 +137,16 @@ def _stored(
     return positions, spans, {at: held.position for at, held in stored.items() if held.moved_at is None}
 
 
-def _ledger(request: AuditRequest) -> tuple[ListsCommits, SinkJob] | None:
+def _positions(kind: SinkKind, job: SinkJob) -> Stored:
+    with closing(kind.ledger(job)) as ledger:
+        return ledger.stored(job.pipeline)
+
+
+def _ledger(request: AuditRequest) -> tuple[SinkKind, SinkJob] | None:
     """Where the positions of the pipeline are, which is the horizon; None: there is none."""
     if request.pipeline is None or request.sink is None or request.job is None:
         return None
-    return require_able(request.sink.kind, ListsCommits, request.sink.format, "list its commits"), request.job
+    return request.sink.kind, request.job
 
 
 def require_same_topics(stored: Stored, topic: TopicReader) -> None:
