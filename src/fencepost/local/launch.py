@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from fencepost.errors import Unreachable
@@ -18,7 +18,7 @@ from fencepost.machine.progress import Advance
 PATIENCE = 90.0
 _HASTE = 3.0  # what has only just started has nothing to lose
 _POLL = 0.05
-_TRIES = 3  # a port can be lost to another program between choosing it and listening there
+_TRIES = 4  # a port can be lost to another program between choosing it and listening there
 _ROOM = 150 * 1024 * 1024  # what a new stack takes, with some space to work in
 
 
@@ -26,8 +26,9 @@ def bring_up(processes: Processes, tuning: Tuning) -> None:
     """Have all five up, with these settings. Whatever fails or interrupts ends what was started here."""
     with _undone(processes):
         processes.end_strays()
+        elsewhere: set[str] = set()
         for attempt in range(1, _TRIES + 1):
-            names = plan(processes, tuning)
+            names = plan(processes, tuning, elsewhere)
             label = f"starting {', '.join(names)}" if names else "already up"
             try:
                 with processes.progress.bar(label, len(state.NAMES) + 1) as advance:
@@ -35,8 +36,9 @@ def bring_up(processes: Processes, tuning: Tuning) -> None:
                     _await_all(processes, advance)
                 return
             except NodeEnded as ended:
-                if attempt == _TRIES or not _repaired(processes, ended.name):
+                if attempt == _TRIES or not _repaired(processes, ended):
                     raise
+                elsewhere.add(ended.name)
 
 
 @contextmanager
@@ -51,28 +53,29 @@ def _undone(processes: Processes) -> Iterator[None]:
         raise
 
 
-def plan(processes: Processes, tuning: Tuning) -> list[str]:
+def plan(processes: Processes, tuning: Tuning, elsewhere: Collection[str] = ()) -> list[str]:
     """Settle ports and settings and write them down; says which processes are to be started. Ends none but those
-    that run with other settings than these, or whose password is lost."""
+    that run with other settings than these, or whose password is lost. `elsewhere`: they get other ports than before.
+    """
     up = processes.running()
     if POSTGRES in up and not postgres.has_password(processes.home):
         processes.end([POSTGRES])
         up.remove(POSTGRES)
     processes.state.tuning = tuning
-    _choose_ports(processes, up)
+    _choose_ports(processes, up, elsewhere)
     outdated = _configure(processes, up)
     processes.end(outdated)
     processes.save()
     return [name for name in state.NAMES if name not in up or name in outdated]
 
 
-def _choose_ports(processes: Processes, up: Sequence[str]) -> None:
+def _choose_ports(processes: Processes, up: Sequence[str], elsewhere: Collection[str]) -> None:
     nodes = processes.state.nodes
     taken = {port for name in up for port in nodes[name].ports.values()}
     for name in state.NAMES:
         if name in up:
             continue
-        wanted = nodes[name].ports or {"CLIENT": BOOTSTRAP_PORTS.get(name, 0)}
+        wanted = {} if name in elsewhere else nodes[name].ports or {"CLIENT": BOOTSTRAP_PORTS.get(name, 0)}
         nodes[name].ports = {}
         for listener in _listeners(name):
             nodes[name].ports[listener] = ports.choose(wanted.get(listener), taken)
@@ -126,13 +129,16 @@ def await_one(processes: Processes, name: str) -> None:
         raise Unreachable(f"no answer from {name} within {PATIENCE:.0f} s", f"see the logs in {processes.home}")
 
 
-def _repaired(processes: Processes, name: str) -> bool:
+def _repaired(processes: Processes, ended: NodeEnded) -> bool:
     """Is there a reason why it should go better now?"""
-    return _lost_a_port(processes, name) or (name in NODE_IDS and processes.drop_damaged_archive())
+    return _lost_a_port(processes, ended) or (ended.name in NODE_IDS and processes.drop_damaged_archive())
 
 
-def _lost_a_port(processes: Processes, name: str) -> bool:
-    return not all(ports.free(port) for port in processes.state.nodes[name].ports.values())
+def _lost_a_port(processes: Processes, ended: NodeEnded) -> bool:
+    """Another program has one of its ports, or had it then: a stack that starts at the same time may have given up."""
+    if "Address already in use" in ended.message:
+        return True
+    return not all(ports.free(port) for port in processes.state.nodes[ended.name].ports.values())
 
 
 def check_room(processes: Processes) -> None:
