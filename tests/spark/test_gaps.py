@@ -108,4 +108,4 @@ def test_a_batch_whose_records_go_while_it_is_read_is_lost_and_the_run_goes_on(f
 
 def test_plan_says_that_records_which_are_gone_are_skipped(flow: Flow) -> None:
     plan = plan_pipeline(load(flow.declare(**_parts(flow, "python"))), offline=True)
-    assert "records that are gone are skipped and counted" in plan.hops[0].why
+    assert "records that were deleted unread are skipped and counted" in plan.hops[0].why
