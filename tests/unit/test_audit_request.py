@@ -43,14 +43,14 @@ def test_what_is_no_topic_is_refused() -> None:
         sink_named("topic:a/b", lambda: DSN)
 
 
-def test_a_pipeline_is_audited_up_to_its_position_where_its_sink_lists_commits() -> None:
+def test_a_pipeline_is_audited_up_to_its_position_whatever_its_sink() -> None:
     given = {"name": "p", "guarantee": "exactly-once", "engine": "python", "source": {"topic": "orders"}}
     keyed = {"table": "t", "mode": "upsert", "key": ["id"], "tombstones": "delete"}
     table = of_pipeline(PipelineSpec.model_validate({**given, "sink": {"format": "postgres", "options": keyed}}))
     assert (table.pipeline, table.mode, table.deletes) == ("p", Mode.UPSERT, True)
     assert table.merged is table.spec
     topic = of_pipeline(PipelineSpec.model_validate({**given, "sink": {"format": "kafka", "options": {"topic": "t"}}}))
-    assert (topic.pipeline, topic.mode, topic.deletes) == (None, Mode.APPEND, False)
+    assert (topic.pipeline, topic.mode, topic.deletes) == ("p", Mode.APPEND, False)
 
 
 def test_what_reads_a_sink_does_not_show_its_password() -> None:
