@@ -13,6 +13,7 @@ import pytest
 from psycopg import conninfo
 
 from contract.keyed import DEDUPE, UPSERT, Keyed, Maker
+from fencepost.admin.stored import stored_state
 from fencepost.errors import Unreachable, Usage
 from fencepost.local import Stack
 from fencepost.model import Batch, Merge
@@ -20,6 +21,7 @@ from fencepost.sinks.postgres import PostgresStore, own_session
 from fencepost.sinks.postgres.connection import connect, transaction, translated
 from fencepost.sinks.postgres.merging import Merging
 from fencepost.sinks.postgres.reading import reader
+from fencepost.spec import PipelineSpec
 from support.bouncer import bouncer, needs_pgbouncer
 
 MODES = pytest.mark.parametrize("merge", [UPSERT, DEDUPE], ids=["upsert", "dedupe"])
@@ -111,6 +113,30 @@ def test_a_server_that_only_reads_is_named(stack: Stack) -> None:
     assert "default_transaction_read_only" in trouble.value.remedy
 
 
+def positions_seen(shop: Keyed, dsn: str) -> int:
+    """How many, as `status` and `plan` read them."""
+    options = {"dsn": dsn, "table": shop.name, "ledger_schema": shop.store.settings.schema}
+    sink = {"format": "postgres", "options": options}
+    declared = {"name": shop.name, "guarantee": "exactly-once", "source": {"topic": "orders"}, "sink": sink}
+    return len(stored_state(PipelineSpec.model_validate(declared)).positions)
+
+
+def test_who_only_looks_needs_no_session_of_his_own(
+    stack: Stack, keyed: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a pooler in transaction mode, where whatever writes is refused."""
+    shop = keyed(UPSERT)
+    shop.write(0, [(1, "a")])
+
+    def refused(*_given: object) -> None:
+        raise Usage("each transaction has another session")
+
+    monkeypatch.setattr(own_session, "require_own", refused)
+    with pytest.raises(Usage, match="another session"):
+        connect(stack.dsn)
+    assert positions_seen(shop, stack.dsn) == len(shop.tenure.positions)
+
+
 @pytest.mark.proof
 @needs_pgbouncer
 class TestPgBouncer:
@@ -176,6 +202,7 @@ class TestPgBouncer:
             for _ in range(3):
                 with reader(dsn) as connection:
                     assert connection.execute(f"SELECT v FROM {shop.name}").fetchall() == [("a",)]
+                assert positions_seen(shop, dsn) == len(shop.tenure.positions)
 
     def test_nothing_of_ours_is_left_in_the_sessions_of_others(self, stack: Stack) -> None:
         with bouncer(stack, "transaction", 2) as dsn, psycopg.connect(dsn, autocommit=True) as neighbour:

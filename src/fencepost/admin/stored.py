@@ -37,11 +37,10 @@ class StoredState:
 def stored_state(spec: PipelineSpec) -> StoredState:
     """Takes nothing over, and changes nothing."""
     kind = spec.sink.kind
+    if isinstance(kind, RemembersBatches):
+        return StoredState(*kind.state(spec.job))
     with closing(kind.ledger(spec.job)) as ledger:
-        stored = dict(sorted(ledger.stored(spec.name).items()))
-    if not isinstance(kind, RemembersBatches):
-        return StoredState(stored)
-    return StoredState(stored, *kind.activity(spec.job))
+        return StoredState(dict(sorted(ledger.stored(spec.name).items())))
 
 
 def set_positions(

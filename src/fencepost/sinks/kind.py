@@ -36,7 +36,6 @@ class SinkJob:
     guarantee: Guarantee
     options: Any  # of the kind's own model
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)  # the source's cluster; may hold a password
-    sources: tuple[str, ...] = ()
     dead_letters: bool = False  # bad records are kept beside the target
     shared: bool = False  # several processes own parts of the pipeline at once, as a consumer group's members do
     most_bad: int = 100  # records that are named at once: as many as may be dead letters
@@ -240,8 +239,8 @@ class Activity:
 class RemembersBatches(Protocol):
     """Keeps what each commit covered."""
 
-    def activity(self, job: SinkJob) -> tuple[Activity, Guarantee | None]:
-        """What the pipeline did, and the guarantee under which it ran last."""
+    def state(self, job: SinkJob) -> tuple[Stored, Activity, Guarantee | None]:
+        """Its positions, what it did, and the guarantee under which it ran last, at one moment. Only reads."""
 
     def landed(self, store: Any, pipeline: str, runs: Collection[UUID], first: Mapping[TopicPartition, int]) -> Landed:
         """What these runs committed."""

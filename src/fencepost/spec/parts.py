@@ -240,7 +240,6 @@ class PipelineSpec(_Part):
             self.guarantee,
             self.sink.options,
             self.kafka,
-            self.source.origins,
             dead_letters=self.on_error is OnError.DEAD_LETTER,
             shared=self.engine is EngineName.PYTHON,
         )

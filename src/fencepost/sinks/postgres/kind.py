@@ -32,7 +32,7 @@ from fencepost.sinks.postgres.repeated import PLACE
 from fencepost.sinks.postgres.stage import require_right
 from fencepost.sinks.postgres.staging import Staging
 from fencepost.sinks.postgres.store import PostgresSettings, PostgresStore
-from fencepost.sinks.postgres.table import fit_columns, located, make_table, require_temporary, unique_indexes
+from fencepost.sinks.postgres.table import fit_columns, located, require_temporary, unique_indexes
 
 
 class PostgresKind:
@@ -63,11 +63,7 @@ class PostgresKind:
         with closing(PostgresStore(plain)) as store:
             require_temporary(store.connection(), job.options.key)
             table = located(store.connection(), plain.table)
-            columns, there = fit_columns(store.connection(), table, rows, job.options.key)
-            if not there:
-                make_table(store.connection(), table, columns, job.options.key)
-            if job.dead_letters:
-                make_table(store.connection(), dead_letters.table_for(table), dead_letters.COLUMNS)
+            columns = preparing.made_table(store.connection(), job, table, rows)
         return replace(plain, table=table, columns=columns)
 
     def ledger(self, job: SinkJob) -> PostgresStore:
@@ -146,11 +142,11 @@ class PostgresKind:
         with _reader(job) as connection:
             return receipts.rows_at(connection, job.options.table, at, offset, firsts, span)
 
-    def activity(self, job: SinkJob) -> tuple[Activity, Guarantee | None]:
-        schema = job.options.ledger_schema
+    def state(self, job: SinkJob) -> tuple[Stored, Activity, Guarantee | None]:
+        where = (job.options.ledger_schema, job.pipeline)
         with reader(dsn_of(job.options)) as connection:
-            word = last_guarantee(connection, schema, job.pipeline)
-            return activity(connection, schema, job.pipeline), Guarantee(word) if word else None
+            word = last_guarantee(connection, *where)
+            return ledger.read(connection, *where), activity(connection, *where), Guarantee(word) if word else None
 
     def landed(
         self, store: PostgresStore, pipeline: str, runs: Collection[UUID], first: Mapping[TopicPartition, int]

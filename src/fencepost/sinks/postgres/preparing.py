@@ -11,6 +11,7 @@ import pyarrow as pa
 from fencepost.guarantee import Guarantee
 from fencepost.sinks.kind import Prepared, SinkJob
 from fencepost.sinks.postgres import dead_letters, ledger
+from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.connection import Connection, connect
 from fencepost.sinks.postgres.grants import Grant, Kind, database_of, grant, place_of
 from fencepost.sinks.postgres.options import PostgresOptions
@@ -32,13 +33,22 @@ def prepare(job: SinkJob, rows: pa.Schema, staged: bool, role: str | None) -> Pr
         tables = places | dict(zip(_targets(job, options.table), _targets(job, target), strict=True))
         before = {table for table, place in tables.items() if exists(connection, *place.split("."))}
         ledger.install(connection, options.ledger_schema)
-        columns, _ = fit_columns(connection, target, rows, options.key)
-        make_table(connection, target, columns, options.key)
-        if job.dead_letters:
-            make_table(connection, dead_letters.table_for(target), dead_letters.COLUMNS)
+        made_table(connection, job, target, rows)
         granted = grant(connection, role, _needed(connection, job, staged, target)) if role else []
     made, there = ([table for table in tables if (table in before) is old] for old in (False, True))
     return Prepared(job.pipeline, made, there, role, [_told(one) for one in granted])
+
+
+def made_table(connection: Connection, job: SinkJob, table: str, rows: pa.Schema) -> tuple[Column, ...]:
+    """The columns of the target, which is made where it is not there yet; and a table for dead letters beside it.
+
+    Raises Usage where what is there does not fit.
+    """
+    columns, _ = fit_columns(connection, table, rows, job.options.key)
+    make_table(connection, table, columns, job.options.key)
+    if job.dead_letters:
+        make_table(connection, dead_letters.table_for(table), dead_letters.COLUMNS)
+    return columns
 
 
 def _told(one: Grant) -> dict[str, Any]:
