@@ -1,7 +1,6 @@
 """Fencepost: declare a delivery guarantee in one word, and have it kept and proven."""
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
     from fencepost.sinks.handlers import Output
     from fencepost.sinks.memory.store import MemoryStore
 
-__version__ = version("fencepost")
+    __version__: str
+
 __all__ = [
     "Event",
     "Fenced",
@@ -66,6 +66,8 @@ _MODULES = {
 
 def __getattr__(name: str) -> object:
     """A public name, loaded when it is first asked for: `import fencepost` and `fencepost --help` stay quick."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("fencepost")
     if name not in _MODULES:
         raise AttributeError(f"module 'fencepost' has no attribute {name!r}")
     return getattr(import_module(f"fencepost.{_MODULES[name]}"), name)

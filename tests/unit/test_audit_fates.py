@@ -33,6 +33,13 @@ def test_the_position_alone(record: Record, fate: Fate) -> None:
     assert by_position(record)[0] is fate
 
 
+@pytest.mark.parametrize("begins", [True, None])
+def test_a_pipeline_that_was_renamed_is_told_where_to_ask(begins: bool | None) -> None:
+    _, note = by_position(Record(5, None, begins=begins))
+    assert "if it was renamed, ask under its former name" in note
+    assert ("first run" in note) == (begins is None)
+
+
 @pytest.mark.parametrize(
     ("look", "fate"),
     [

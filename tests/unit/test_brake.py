@@ -63,6 +63,13 @@ def test_it_says_which_and_why_and_what_to_do() -> None:
     assert not stop.value.about_values
 
 
+def test_what_was_found_so_far_is_said_to_be_at_least_that_many() -> None:
+    with pytest.raises(Refused, match=r"orders/0: at least 5,500 of the 6,000 records of a batch are bad"):
+        Brake(0.5).require(ORDERS, 6_000, bad(5_500))
+    with pytest.raises(Refused, match=r"orders/0: 6,000 of the 6,000 records of a batch are bad"):
+        Brake(0.5).require(ORDERS, 6_000, bad(6_000))
+
+
 @pytest.mark.parametrize(("written", "meant"), [("0.5", 0.5), ("1", 1.0), ("1.0", 1.0), ("0", 0.0)])
 def test_a_share_is_a_number_of_the_file(written: str, meant: float) -> None:
     assert _declared(written).dead_letters.max_share == meant

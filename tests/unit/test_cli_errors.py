@@ -29,6 +29,36 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", ours], capture_output=True, text=True, timeout=60, check=False)  # noqa: S607
 
 
+KAFKA = "kafka: {bootstrap.servers: kafka.example:9092}\n"
+PIPELINE = "name: x\nguarantee: exactly-once\nsource: {topic: t}\nsink: {format: postgres, options: {table: t}}\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "missing", "remedy"),
+    [
+        (PIPELINE, "does not say where Kafka is", "set kafka: {bootstrap.servers: HOST:PORT}"),
+        (KAFKA + PIPELINE, "nothing says where PostgreSQL is", "set sink.options.dsn in the pipeline file, or PGHOST"),
+    ],
+)
+def test_what_a_pipeline_file_lacks_is_named(
+    file: str,
+    missing: str,
+    remedy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FENCEPOST_HOME", str(tmp_path / "none"))
+    path = tmp_path / "fencepost.yml"
+    path.write_text(file)
+    assert end_of("status", "--spec", str(path)) == 3
+    said = capsys.readouterr().err
+    assert missing in said
+    assert remedy in said
+
+
 @pytest.fixture
 def unforeseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Something deep below the two commands that nobody thought of."""

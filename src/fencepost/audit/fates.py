@@ -73,13 +73,16 @@ _UNCOUNTED = (
 )
 _BEFORE_ROWS = "no row; at-most-once moves the position first, so it may be filtered or lost"
 _SET_BACK = "it was processed before, and the position was set back"
+_NEVER_READ = "the pipeline has not read this partition yet; if it was renamed, ask under its former name"
 
 
 def by_position(at: Record) -> Answer:
     """Without a look at the rows."""
     if at.position is None and at.begins is not True:
-        return Fate.UNKNOWN, "the pipeline has not started yet, so its start offset is not known"
-    if at.position is None or at.offset >= at.position:
+        return Fate.UNKNOWN, f"{_NEVER_READ}; where it begins is decided by its first run"
+    if at.position is None:
+        return Fate.WAITING, _NEVER_READ
+    if at.offset >= at.position:
         return Fate.WAITING, _SET_BACK if at.carried else ""
     if any(one.rows is not None for one in at.carried):
         return Fate.PROCESSED, ""

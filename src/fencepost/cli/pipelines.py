@@ -26,7 +26,7 @@ def pipeline_spec(path: Path | None, offline: bool = False) -> PipelineSpec:
     if offline:
         return spec
     if "bootstrap.servers" not in spec.kafka:
-        spec = spec.model_copy(update={"kafka": {**spec.kafka, "bootstrap.servers": _stack().bootstrap_servers}})
+        spec = spec.model_copy(update={"kafka": {**spec.kafka, "bootstrap.servers": _local_servers()}})
     return _with_dsn(spec)
 
 
@@ -42,7 +42,12 @@ def _with_dsn(spec: PipelineSpec) -> PipelineSpec:
 
 def local_dsn() -> str:
     """Where PostgreSQL is when nothing says so: where libpq's own variables point, or the local stack's."""
-    return "" if _libpq_knows() else _stack().dsn
+    if _libpq_knows():
+        return ""
+    return _stack(
+        "nothing says where PostgreSQL is, and no local stack is running",
+        "run `fencepost up`, or set sink.options.dsn in the pipeline file, or PGHOST in the environment",
+    ).dsn
 
 
 def _libpq_knows() -> bool:
@@ -50,13 +55,17 @@ def _libpq_knows() -> bool:
     return any(os.environ.get(name) for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE"))
 
 
-def _stack() -> Stack:
+def _local_servers() -> str:
+    return _stack(
+        "the pipeline file does not say where Kafka is, and no local stack is running",
+        "run `fencepost up`, or set kafka: {bootstrap.servers: HOST:PORT}",
+    ).bootstrap_servers
+
+
+def _stack(missing: str, remedy: str) -> Stack:
     from fencepost.local import running
 
     stack = running()
     if stack is None:
-        raise Unreachable(
-            "the pipeline file names no servers, and no local stack is running",
-            "run `fencepost up`, or set kafka.bootstrap.servers and sink.options.dsn",
-        )
+        raise Unreachable(missing, remedy)
     return stack

@@ -25,7 +25,8 @@ class Brake:
             return
         if records >= FEW:
             wrong = len(bad) >= records if self.max_share is None else len(bad) > self.max_share * records
-            said = f"{len(bad):,} of the {records:,} records of a batch are bad"
+            found = f"{len(bad):,}" if len(bad) >= records else f"at least {len(bad):,}"  # the rest is not tried yet
+            said = f"{found} of the {records:,} records of a batch are bad"
         else:
             in_a_row = self._in_a_row[partition] + len(bad)
             wrong = len(bad) >= records and in_a_row >= FEW
