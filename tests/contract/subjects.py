@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from contract.kafka_subject import InKafka
+from contract.lake_subject import InLakeMemory
 from contract.postgres_subject import InPostgres
 from fencepost.delivery import AtomicSink, Ledger, Sink
 from fencepost.errors import InputCut
@@ -62,6 +63,7 @@ Maker = Callable[[pytest.FixtureRequest], Any]
 
 ATOMIC_SINKS: dict[str, Maker] = {
     "memory": lambda _: InMemoryStore(),
+    "lake": lambda _: InLakeMemory(),
     "postgres": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request),
     "postgres-upsert": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request, Mode.UPSERT),
     "postgres-dedupe": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request, Mode.DEDUPE),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import Any
 from uuid import UUID
 
 from fencepost import fence
-from fencepost.fence import StoredPosition
+from fencepost.fence import Stored, StoredPosition
 from fencepost.model import Batch, Tenure, TopicPartition
+from fencepost.sinks import changes
 
 Positions = dict[tuple[str, TopicPartition], StoredPosition]
 
@@ -22,7 +22,7 @@ class MemoryLedger:
         self._stored: Positions = {} if stored is None else stored
         self._lock = lock or RLock()
 
-    def stored(self, pipeline: str) -> fence.Stored:
+    def stored(self, pipeline: str) -> Stored:
         """Everything of the pipeline, with its owners."""
         with self._lock:
             return {partition: held for (name, partition), held in self._stored.items() if name == pipeline}
@@ -37,35 +37,26 @@ class MemoryLedger:
         fence.require_start(self.stored(batch.tenure.pipeline), batch)
 
     def advance(self, batch: Batch[Any]) -> None:
-        with self._lock:
-            self.require_start(batch)
-            self._move(batch.tenure.pipeline, {partition: span.end for partition, span in batch.spans.items()})
+        self._change(batch.tenure.pipeline, lambda stored: changes.advanced(stored, batch))
 
     def retreat(self, batch: Batch[Any]) -> None:
-        with self._lock:
-            fence.require_end(self.stored(batch.tenure.pipeline), batch)
-            self._move(batch.tenure.pipeline, {partition: span.start for partition, span in batch.spans.items()})
-
-    def _move(self, pipeline: str, positions: Mapping[TopicPartition, int]) -> None:
-        for partition, position in positions.items():
-            self._stored[pipeline, partition] = replace(self._stored[pipeline, partition], position=position)
+        self._change(batch.tenure.pipeline, lambda stored: changes.retreated(stored, batch))
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> Tenure:
-        with self._lock:
-            stored = self.stored(pipeline)
+        def owned(stored: Stored) -> Stored:
             fence.require_same_topics(pipeline, stored, topic_ids)
-            epoch = fence.newest_epoch(stored) + 1
-            taken = {at: stored[at].position if at in stored else offset for at, offset in first.items()}
-            for at, position in taken.items():
-                self._stored[pipeline, at] = StoredPosition(position, run, epoch, topic_ids.get(at.topic))
-            return Tenure(pipeline, run, epoch, taken)
+            return changes.taken_over(stored, run, first, topic_ids)
+
+        return changes.tenure_of(pipeline, run, self._change(pipeline, owned), first)
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
+        held = self._change(tenure.pipeline, lambda stored: changes.renewed(stored, tenure, run))
+        return tenure.renewed(run, {at: held[at].position for at in tenure.positions})
+
+    def _change(self, pipeline: str, change: Callable[[Stored], Stored]) -> Stored:
         with self._lock:
-            stored = self.stored(tenure.pipeline)
-            fence.require_own(stored, tenure, run)
-            for at in tenure.positions:
-                self._stored[tenure.pipeline, at] = replace(stored[at], owner=run)
-            return tenure.renewed(run, {at: stored[at].position for at in tenure.positions})
+            changed = change(self.stored(pipeline))
+            self._stored.update({(pipeline, at): held for at, held in changed.items()})
+            return changed
