@@ -21,6 +21,7 @@ from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import wait_until
 from fencepost.kafka.groups import describe_group
+from fencepost.kafka.names import group_of
 from fencepost.lab.crash import standing
 from fencepost.lab.proxy import Action, Api, Rule
 from fencepost.lab.scenarios.field import Field
@@ -256,4 +257,4 @@ def test_who_has_ended_is_not_waited_for_by_the_group(stack: Stack, tmp_path: Pa
     for _ in range(12):
         group.produce(range(24))
         Pipeline(spec | {"source": {"topic": group.name}}).run(once=True)
-        assert describe_group(group.cluster, group.name).members == ()
+        assert describe_group(group.cluster, group_of(group.name)).members == ()

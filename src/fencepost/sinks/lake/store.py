@@ -138,10 +138,8 @@ class LakeStore:
         fence.require_same_topics(pipeline, stored, topic_ids)
         if not stored and self.table.holds_rows():
             raise PositionLost(
-                f"no position is stored for pipeline {pipeline!r}, but table {self.table.name!r} holds rows: "
-                "starting from scratch could duplicate what is there",
-                "choose where to continue: `fencepost positions set --to earliest` (everything again), `--to latest` "
-                "(only new records), or `--to 0:120,1:7` (an offset per partition); or use an empty table",
+                f"no position is stored for pipeline {pipeline!r}, but table {self.table.name!r} holds rows",
+                "choose where to continue with `fencepost positions set`, or use an empty table",
             )
 
     # -- compare and set
