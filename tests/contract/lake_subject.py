@@ -19,16 +19,14 @@ class Kept:
     documents: dict[str, str] = field(default_factory=dict)
 
 
-class Prepared:
+class Once:
     """Rows that are read once, before the commit."""
 
     def __init__(self, ids: Iterator[int]) -> None:
         self._ids = ids
-        self.read: list[int] = []
 
-    def prepare(self) -> int:
-        self.read = list(self._ids)
-        return len(self.read)
+    def read(self) -> list[int]:
+        return list(self._ids)
 
 
 class TableInMemory:
@@ -44,15 +42,18 @@ class TableInMemory:
     def holds_rows(self) -> bool:
         return bool(self._kept.rows)
 
-    def prepare(self, rows: Prepared) -> Landed:
-        return Landed(rows.prepare())
+    def prepare(self, rows: Once) -> tuple[Landed, list[int]]:
+        read = rows.read()
+        return Landed(len(read)), read
 
-    def commit(self, pipeline: str, before: Document | None, after: Document, rows: Prepared | None) -> None:
+    def commit(self, pipeline: str, before: Document | None, after: Document, rows: list[int] | None) -> None:
         newest = self.document(pipeline)
         if (newest.commit if newest else None) != (before.commit if before else None):
             raise Outrun
-        self._kept.rows += rows.read if rows else []
+        self._kept.rows += rows or []
         self._kept.documents[pipeline] = after.to_json()
+
+    def discard(self, rows: list[int]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -66,15 +67,15 @@ class InLakeMemory:
     def open(self) -> LakeStore:
         return LakeStore(TableInMemory(self._kept))
 
-    def rows(self, ids: Sequence[int]) -> Prepared:
-        return Prepared(iter(ids))
+    def rows(self, ids: Sequence[int]) -> Once:
+        return Once(iter(ids))
 
-    def cut_rows(self, ids: Sequence[int]) -> Prepared:
+    def cut_rows(self, ids: Sequence[int]) -> Once:
         def cut() -> Iterator[int]:
             yield from ids
             raise InputCut("the input broke off")
 
-        return Prepared(cut())
+        return Once(cut())
 
     def landed(self) -> list[int]:
         return list(self._kept.rows)

@@ -25,6 +25,7 @@ class Document:
     guarantee: str | None = None  # of the run that made the commit
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)  # whose rows came with this commit
     commit: UUID = field(default_factory=uuid4)  # known to nobody else: tells our own commit when no answer came
+    stale: str = field(default="", compare=False)  # why it says nothing of the rows that are there now; not stored
 
     def to_json(self) -> str:
         """In the order of its fields, without blanks: it is stored with every commit."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from fencepost import fence
-from fencepost.errors import PositionLost, Unknown, Unreachable
+from fencepost.errors import FencepostError, PositionLost, Unknown, Unreachable
 from fencepost.fence import Stored
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.sinks import changes
@@ -37,19 +37,22 @@ class LakeTable(Protocol):
     def document(self, pipeline: str) -> Document | None:
         """The newest one; None where no commit of the pipeline is known. Raises Unreachable.
 
-        Raises PositionLost where rows may be gone, or back, since that commit, though it is the newest.
+        It is stale where the table went back to before that commit, or its rows were replaced.
         """
 
     def holds_rows(self) -> bool: ...
 
-    def prepare(self, rows: Any) -> Landed:
-        """What can be done before the commit; nothing is visible. May count nothing yet: then rows is 0."""
+    def prepare(self, rows: Any) -> tuple[Landed, Any]:
+        """What can be done before the commit, and what of the rows goes into it. Nothing is visible yet."""
 
     def commit(self, pipeline: str, before: Document | None, after: Document, rows: Any | None) -> None:
         """Rows and document become visible in one step, if `before` is the newest document still.
 
         Raises Outrun where it is not; Unknown where nobody answers; after any other error nothing is committed.
         """
+
+    def discard(self, rows: Any) -> None:
+        """What was prepared goes into no commit any more."""
 
     def close(self) -> None: ...
 
@@ -65,8 +68,8 @@ class LakeStore:
 
     def write(self, batch: Batch[Any]) -> Landed:
         """Rows in a commit of their own, which moves no position: for the two guarantees that take two steps."""
-        landed = self.table.prepare(batch.rows)
-        self._commit(batch.tenure.pipeline, lambda stored: stored, batch.rows, batch.spans)
+        landed, rows = self.table.prepare(batch.rows)
+        self._commit(batch.tenure.pipeline, lambda stored: stored, rows, batch.spans)
         return landed
 
     @contextmanager
@@ -83,11 +86,16 @@ class LakeStore:
         document = self.table.document(pipeline)
         return document.stored if document else {}
 
+    def _sound(self, pipeline: str) -> Stored:
+        document = self.table.document(pipeline)
+        self._require_kept(document)
+        return document.stored if document else {}
+
     def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
         return {at: held.position for at, held in self.stored(pipeline).items()}
 
     def done(self, batch: Batch[Any]) -> bool:
-        return fence.landed(self.stored(batch.tenure.pipeline), batch)
+        return fence.landed(self._sound(batch.tenure.pipeline), batch)
 
     def advance(self, batch: Batch[Any]) -> None:
         """A span that is empty stores the position again."""
@@ -129,10 +137,20 @@ class LakeStore:
         topic_ids: Mapping[str, str],
         kept: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        self._commit(pipeline, lambda stored: changes.set_by_hand(stored, positions, topic_ids, kept or {}))
+        self._commit(
+            pipeline, lambda stored: changes.set_by_hand(stored, positions, topic_ids, kept or {}), by_hand=True
+        )
 
     def close(self) -> None:
         self.table.close()
+
+    def _require_kept(self, document: Document | None) -> None:
+        if document is not None and document.stale:
+            raise PositionLost(
+                f"table {self.table.name!r}: {document.stale}: the stored positions say nothing of the rows that are "
+                "there now",
+                "choose where to continue with `fencepost positions set`, or use an empty table",
+            )
 
     def _require_entry(self, pipeline: str, stored: Stored, topic_ids: Mapping[str, str]) -> None:
         fence.require_same_topics(pipeline, stored, topic_ids)
@@ -150,11 +168,19 @@ class LakeStore:
         change: Change,
         rows: Any | None = None,
         spans: Mapping[TopicPartition, Span] | None = None,
+        by_hand: bool = False,
     ) -> Stored:
         """What is stored now. Raises what `change` raises, and then nothing is committed."""
         for _ in range(TRIES):
             before = self.table.document(pipeline)
-            stored = change(before.stored if before else {})
+            if not by_hand:
+                self._require_kept(before)
+            try:
+                stored = change(before.stored if before else {})
+            except FencepostError:
+                if rows is not None:
+                    self.table.discard(rows)
+                raise
             number = before.number + 1 if before else 1
             after = Document(number, stored, self._guarantee, spans if rows is not None and spans else {})
             try:
@@ -184,8 +210,7 @@ class LakeTransaction:
         self.moved: Batch[Any] | None = None
 
     def write(self, batch: Batch[Any]) -> Landed:
-        landed = self._store.table.prepare(batch.rows)
-        self.rows = batch.rows
+        landed, self.rows = self._store.table.prepare(batch.rows)
         return landed
 
     def advance(self, batch: Batch[Any]) -> None:
