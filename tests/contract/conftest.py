@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from contract.delta_subject import InDelta
 from contract.kafka_flow import Flow
 from contract.kafka_topics import KafkaTopics
 from contract.keyed import Keyed, Maker
@@ -20,6 +22,12 @@ from fencepost.sinks.postgres.connection import Connection, connect
 def connection(stack: Stack) -> Iterator[Connection]:
     with closing(connect(stack.dsn)) as connection:
         yield connection
+
+
+@pytest.fixture(scope="package")
+def delta_spark() -> Iterator[Any]:
+    with InDelta.session() as spark:
+        yield spark
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from contract.delta_subject import InDelta
 from contract.kafka_subject import InKafka
 from contract.lake_subject import InLakeMemory
 from contract.postgres_subject import InPostgres
@@ -59,6 +60,10 @@ class InMemoryStore(InMemorySink):
         return MemoryStore(self.memory)
 
 
+def _delta(request: pytest.FixtureRequest, mode: Mode) -> InDelta:
+    return InDelta(request.getfixturevalue("tmp_path"), request.getfixturevalue("delta_spark"), mode)
+
+
 Maker = Callable[[pytest.FixtureRequest], Any]
 
 ATOMIC_SINKS: dict[str, Maker] = {
@@ -68,13 +73,17 @@ ATOMIC_SINKS: dict[str, Maker] = {
     "postgres-upsert": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request, Mode.UPSERT),
     "postgres-dedupe": lambda request: InPostgres(request.getfixturevalue("stack").dsn, request, Mode.DEDUPE),
     "sqlite": lambda request: InSqlite(request.getfixturevalue("tmp_path")),
+    "delta": lambda request: _delta(request, Mode.APPEND),
+    "delta-upsert": lambda request: _delta(request, Mode.UPSERT),
+    "delta-dedupe": lambda request: _delta(request, Mode.DEDUPE),
     "kafka": lambda request: InKafka(request.getfixturevalue("stack").bootstrap_servers, request),
 }
 SINKS: dict[str, Maker] = {
     "memory": lambda _: InMemorySink(),
     **{f"{k}-store": v for k, v in ATOMIC_SINKS.items()},
 }
+_SAME_LEDGER = {"delta-upsert", "delta-dedupe"}  # as "delta": how rows are written is no matter to it
 LEDGERS: dict[str, Maker] = {
     "memory": lambda _: InMemoryLedger(),
-    **{f"{k}-store": v for k, v in ATOMIC_SINKS.items()},
+    **{f"{k}-store": v for k, v in ATOMIC_SINKS.items() if k not in _SAME_LEDGER},
 }

@@ -43,7 +43,15 @@ FOLLOWED = {
     "with a pipeline file of name {} and this sink, ": (
         "test_events_that_go_into_a_table_without_a_file_skip_records_that_are_gone"
     ),
+    "choose where to continue with `fencepost positions set`": (
+        "test_a_delta_table_that_was_restored_goes_on_where_positions_set_says"
+    ),
+    "the first `fencepost run` makes it": "test_a_delta_table_is_made_by_the_first_run_and_then_positions_are_set",
     # statements
+    "ALTER TABLE delta.`{}` UNSET TBLPROPERTIES ('{}')": "test_a_delta_table_that_forgets_is_mended_by_the_statements",
+    "ALTER TABLE delta.`{}` SET TBLPROPERTIES ('{}' = 'interval 30 days')": (
+        "test_a_delta_table_that_forgets_is_mended_by_the_statements"
+    ),
     "drop it in the transform, or: ALTER TABLE {} {}": "test_columns_that_a_table_lacks_are_added_by_the_statement",
     "ALTER TABLE {} {}": "test_a_key_that_may_be_null_is_fixed_by_the_statement",
     "CREATE UNIQUE INDEX ON {} ({}); {}": "test_a_key_gets_its_unique_index_and_is_never_null_by_the_statements",

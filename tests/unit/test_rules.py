@@ -12,7 +12,8 @@ from fencepost.rules.reader import reader_findings
 from fencepost.rules.sinks import Capabilities, WritePath, choose_path, merge_findings, require_key, sink_findings
 from fencepost.rules.topics import TopicFacts, loop_findings, topic_findings
 
-POSTGRES = Capabilities("postgres", frozenset(WritePath), atomic=True)
+POSTGRES = Capabilities("postgres", frozenset({WritePath.DIRECT, WritePath.STAGED}), atomic=True)
+DELTA = Capabilities("delta", frozenset({WritePath.WHOLE}), atomic=True)
 PARQUET = Capabilities("parquet", frozenset({WritePath.STAGED}), atomic=False)
 TERMINAL = Capabilities("terminal", frozenset({WritePath.DIRECT}), atomic=False, durable=False)
 SAFE_TOPIC = TopicFacts("orders", replication_factor=3, min_insync_replicas=2)
@@ -74,6 +75,7 @@ def test_the_face_follows_the_plan_and_the_sink() -> None:
     assert choose_path(POSTGRES, wide_node=None) is WritePath.DIRECT
     assert choose_path(POSTGRES, wide_node="Exchange") is WritePath.STAGED
     assert choose_path(PARQUET, wide_node=None) is WritePath.STAGED
+    assert [choose_path(DELTA, node) for node in (None, "Exchange")] == [WritePath.WHOLE] * 2
     with pytest.raises(Usage, match="Exchange"):
         choose_path(TERMINAL, wide_node="Exchange")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +19,7 @@ from fencepost.rules.findings import Finding, require
 from fencepost.rules.reader import reader_findings
 from fencepost.rules.sinks import WritePath, choose_path, merge_findings, require_key, require_letters, sink_findings
 from fencepost.rules.topics import loop_findings, topic_findings
-from fencepost.sinks.kind import KeepsDeadLetters, require_able
+from fencepost.sinks.kind import KeepsDeadLetters, MakesFiles, require_able
 from fencepost.spec import EngineName, PipelineSpec
 
 READER_WHY = {
@@ -43,6 +44,15 @@ STAGED_WHY = {
     Guarantee.EXACTLY_ONCE: "a batch's rows are staged; then the driver moves them and all its positions in one "
     "transaction, by compare-and-set under its owner's token",
 }
+WHOLE_WHY = {
+    Guarantee.AT_MOST_ONCE: "a batch's positions move first, then its rows are written in one commit; after a crash "
+    "between the batch is skipped",
+    Guarantee.AT_LEAST_ONCE: "a batch's rows are written in one commit, then its positions move; a crash between "
+    "repeats the batch",
+    Guarantee.EXACTLY_ONCE: "a batch's rows and all its positions are one commit, on exactly the state that was "
+    "compared, under its owner's token",
+}
+WHYS = {WritePath.DIRECT: READER_WHY, WritePath.STAGED: STAGED_WHY, WritePath.WHOLE: WHOLE_WHY}
 OWN_EFFECTS = (
     "your function runs again after a crash or an error: what it returns is covered, what it does elsewhere (a call, "
     "a file, another database) is not"
@@ -109,12 +119,22 @@ def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
         hops=_hops(spec, merge, path),
         settings={**seen.settings, **spec.sink.kind.settings(spec.job)},
         path=path.value,
-        path_why=DIRECT_WHY[spec.engine] if path is WritePath.DIRECT else staged_why(seen.wide_node),
+        path_why=_path_why(spec, path, seen.wide_node),
         columns=spec.sink.kind.columns(spec.job, seen.columns),
         target=spec.sink.options.name,
         warnings=_warnings(seen, merge, path),
     )
     return plan if offline else _against_the_world(spec, plan, seen.columns)
+
+
+def _path_why(spec: PipelineSpec, path: WritePath, node: str | None) -> str:
+    match path:
+        case WritePath.DIRECT:
+            return DIRECT_WHY[spec.engine]
+        case WritePath.STAGED:
+            return staged_why(node)
+        case WritePath.WHOLE:
+            return "the driver hands each batch to Spark's own writer, which commits all of it or nothing"
 
 
 def staged_why(node: str | None) -> str:
@@ -154,7 +174,7 @@ def _hops(spec: PipelineSpec, merge: Merge | None, path: WritePath) -> list[HopP
     return [
         HopPlan("topic to reader", f"only committed records are read; records that were deleted unread {gone}"),
         *([HopPlan("transform", OWN_EFFECTS)] if function else []),
-        HopPlan("reader to sink", (READER_WHY if path is WritePath.DIRECT else STAGED_WHY)[spec.guarantee]),
+        HopPlan("reader to sink", WHYS[path][spec.guarantee]),
         *([HopPlan("rows of one key", merge_why(merge, spec.guarantee))] if merge else []),
         HopPlan("bad records", _bad_records(spec)),
     ]
@@ -182,6 +202,14 @@ def merge_why(merge: Merge, guarantee: Guarantee) -> str:
     across = "" if merge.order_by else ", across partitions the later commit"
     deletes = "; an event without a value deletes the row of its key" if merge.deletes else ""
     return f"the {newest} of a ({key}) has the row{across}{deletes}; {covered}; triggers still see every write"
+
+
+def _files(spec: PipelineSpec, partitions: int) -> list[str]:
+    """A batch leaves a file of each partition that had records."""
+    if not isinstance(spec.sink.kind, MakesFiles):
+        return []
+    batches = 3600 / max(spec.batch.every.total_seconds(), 1.0)  # a batch takes its time, whatever the setting
+    return [spec.sink.kind.files(spec.job, math.ceil(batches * partitions))]
 
 
 def _moved(spec: PipelineSpec, stored: Collection[TopicPartition], now: Iterable[TopicPartition]) -> list[str]:
@@ -232,6 +260,7 @@ def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Pl
         warnings=[
             *plan.warnings,
             *fit.warnings,
+            *_files(spec, len(resume)),
             *_moved(spec, stored.positions, resume),
             *_other_topics(spec, stored),
             *_changed(spec.guarantee, stored.guarantee),

@@ -15,8 +15,12 @@ from fencepost.errors import Unreachable, Usage
 from fencepost.machine import java, process
 from fencepost.machine.progress import Progress
 
-Configuration = Literal["broker", "spark", "tools"]
-CONFIGURATIONS: tuple[Configuration, ...] = ("broker", "spark")  # what is needed to run; tools are for comparisons
+Configuration = Literal["broker", "spark", "delta-spark", "tools"]
+CONFIGURATIONS: tuple[Configuration, ...] = (
+    "broker",
+    "spark",
+    "delta-spark",
+)  # what is needed to run; tools are for comparisons
 ALL: tuple[Configuration, ...] = (*CONFIGURATIONS, "tools")
 SETTINGS_VARIABLE = "FENCEPOST_IVY_SETTINGS"
 MIRROR = f"for a mirror, put an ivysettings.xml into ~/.ivy2 or name one in {SETTINGS_VARIABLE}"

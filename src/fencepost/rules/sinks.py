@@ -17,6 +17,7 @@ class WritePath(StrEnum):
 
     DIRECT = "direct"
     STAGED = "staged"
+    WHOLE = "whole"  # the batch in one commit of Spark's own writer, whatever its plan
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Capabilities:
     durable: bool = True  # what was written is still there after a crash
     dead_letters: bool = False  # there is a place beside it for records that are dead-lettered
     engines: frozenset[str] = frozenset({"python", "spark"})  # that can write to it
+    why_engines: str = ""  # why not another one
     records: bool = False  # takes records with key, value and headers, and nested values; else columns of flat types
     group_ledger: bool = False  # its positions are a consumer group's offsets: there is nothing to mirror
 
@@ -112,10 +114,12 @@ def require_stateless(operator: str | None) -> None:
 
 
 def choose_path(sink: Capabilities, wide_node: str | None) -> WritePath:
-    """The direct path where the plan keeps Kafka's partitions apart, else the staged path.
+    """The one path of a sink that takes batches whole; else direct where the plan keeps partitions apart, or staged.
 
     `wide_node` names the part of the plan that mixes partitions; None when there is no such part.
     """
+    if WritePath.WHOLE in sink.paths:
+        return WritePath.WHOLE
     if wide_node is None and WritePath.DIRECT in sink.paths:
         return WritePath.DIRECT
     if WritePath.STAGED in sink.paths:

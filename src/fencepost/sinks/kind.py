@@ -25,6 +25,8 @@ from fencepost.sinks.options import SinkOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fencepost.machine.ivy import Configuration
+
 T = TypeVar("T")
 
 
@@ -167,6 +169,33 @@ class TakesTables(Protocol):
 
 
 @runtime_checkable
+class TakesFrames(Protocol):
+    """Takes each batch whole, as a DataFrame on the driver, and writes it by Spark's own writer, in one commit."""
+
+    def frames(self, target: Any, spark: Any) -> AbstractContextManager[Store]:
+        """A store whose batches hold DataFrames of this session, or None where a batch can have no row.
+
+        What Spark raises in a write passes through it as it is: then nothing of the batch is there.
+        """
+
+
+@dataclass(frozen=True)
+class SparkNeeds:
+    """What a Spark session must have for a sink."""
+
+    jars: tuple[Configuration, ...]  # of machine/ivy.xml
+    fixed: Mapping[str, str]  # settings that are not up to the user
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class NeedsSpark(Protocol):
+    """Spark itself writes to it, or reads it, and needs more than it has by itself."""
+
+    def needs(self, job: SinkJob) -> SparkNeeds: ...
+
+
+@runtime_checkable
 class KeepsDeadLetters(Protocol):
     """Has a place beside the target for records that cannot be delivered."""
 
@@ -222,6 +251,22 @@ class KnowsItsOwner(Protocol):
 
     def watch(self, target: Any, tenure: Tenure) -> AbstractContextManager[Callable[[], object]]:
         """A function that says so, on a connection of its own. It raises Fenced where another run took over."""
+
+
+@runtime_checkable
+class RenewsPositions(Protocol):
+    """Positions do not stay there by themselves: a run that is idle writes them anew."""
+
+    def refresh(self, store: Any, tenure: Tenure) -> None:
+        """Asked every few seconds as long as a run lives. Raises Fenced where another run took over."""
+
+
+@runtime_checkable
+class MakesFiles(Protocol):
+    """Each batch leaves new files behind."""
+
+    def files(self, job: SinkJob, an_hour: int) -> str:
+        """What to say of so many, and what to do about it."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ GROUP = "fencepost.sinks"
 _OURS = {
     "postgres": "fencepost.sinks.postgres.kind:KIND",
     "kafka": "fencepost.sinks.kafka.kind:KIND",
+    "delta": "fencepost.sinks.delta.kind:KIND",
 }
 _NEEDED = ("capabilities", "options", "settings", "columns", "fit", "prepare", "ledger")
 

@@ -208,11 +208,11 @@ class PipelineSpec(_Part):
 
     @model_validator(mode="after")
     def _a_sink_that_goes_with_it(self) -> PipelineSpec:
-        engines = self.sink.kind.capabilities.engines
-        if self.engine not in engines:
-            raise PydanticCustomError(
-                "engine", f"sink.format: {self.sink.format} goes with engine: {' or '.join(sorted(engines))} for now"
-            )
+        able = self.sink.kind.capabilities
+        if self.engine not in able.engines:
+            why = f": {able.why_engines}" if able.why_engines else " for now"
+            named = " or ".join(sorted(able.engines))
+            raise PydanticCustomError("engine", f"sink.format: {self.sink.format} goes with engine: {named}{why}")
         self.sink.options.require_pipeline(self.name)
         return self
 

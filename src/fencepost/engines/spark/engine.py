@@ -17,7 +17,7 @@ from fencepost.engines.listener import BatchDone, Listener
 from fencepost.engines.spark.authentication import runs_here
 from fencepost.engines.spark.plan import wide_node
 from fencepost.engines.spark.secrets import TaskTarget, for_tasks
-from fencepost.engines.spark.session import open_session
+from fencepost.engines.spark.session import session_for
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.engines.spark.stream import BatchStream
 from fencepost.engines.spark.transform import Transform, resolve
@@ -31,7 +31,7 @@ from fencepost.model import Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
 from fencepost.rules.findings import require
 from fencepost.rules.sinks import WritePath, choose_path, merge_findings, require_key, require_letters, sink_findings
-from fencepost.sinks.kind import KnowsItsOwner, RemembersBatches, Store, TakesTables, Target
+from fencepost.sinks.kind import KnowsItsOwner, RemembersBatches, RenewsPositions, Store, TakesTables, Target
 from fencepost.spec import OnError, PipelineSpec
 
 
@@ -122,7 +122,12 @@ class SparkEngine:
     @contextmanager
     def _looking(self, tenure: Tenure) -> Iterator[Callable[[], object]]:
         with closing(self.target.open()) as store:  # on a connection of its own
-            yield lambda: fence.require_own(store.stored(tenure.pipeline), tenure)
+            yield lambda: self._look(store, tenure)
+
+    def _look(self, store: Store, tenure: Tenure) -> None:
+        fence.require_own(store.stored(tenure.pipeline), tenure)
+        if isinstance(kind := self.spec.sink.kind, RenewsPositions):
+            kind.refresh(store, tenure)
 
     def _lag(self, positions: Mapping[TopicPartition, int]) -> int | None:
         try:
@@ -147,7 +152,7 @@ def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) 
     with closing(kind.ledger(spec.job)) as ledger:
         ledger.positions(spec.name)  # does it answer? Before Spark is started
     with (
-        open_session(spec.name, spec.spark) as spark,
+        session_for(spec) as spark,
         closing(Mirror(spec.kafka, group_of(spec.name))) as mirror,
     ):
         transform = resolve(spark, spec, KafkaSource(spec.source, spec.kafka, spec.batch.records))

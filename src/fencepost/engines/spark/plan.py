@@ -24,6 +24,8 @@ NARROW_NODES = {
     "Scan ExistingRDD",
     "WholeStageCodegen",
 }
+# those among them that never make two rows of one
+ONE_ROW_NODES = NARROW_NODES - {"Generate", "MapInArrow", "MapInPandas"}
 
 
 def spans_of(frame: DataFrame) -> TaskSpans:
@@ -43,6 +45,11 @@ def wide_node(frame: DataFrame) -> str | None:
         return None
     execution = frame._jdf.queryExecution()
     return next((name for name in _nodes(execution.executedPlan()) if name not in NARROW_NODES), None)
+
+
+def one_row_each(frame: DataFrame) -> bool:
+    """Does each record give one row at most? Said of plans of which it is certain."""
+    return ONE_ROW_NODES.issuperset(_nodes(frame._jdf.queryExecution().executedPlan()))
 
 
 def task_spans(frame: DataFrame) -> TaskSpans | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.engines.spark.operators import operator_within_batch
 from fencepost.engines.spark.plan import wide_node
-from fencepost.engines.spark.session import FIXED, open_session
+from fencepost.engines.spark.session import FIXED, session_for
 from fencepost.engines.spark.source import SOURCE_OPTIONS, KafkaSource
 from fencepost.engines.spark.transform import resolve
 from fencepost.rows.shape import Preview
@@ -13,7 +13,7 @@ from fencepost.spec import PipelineSpec
 
 def preview(spec: PipelineSpec) -> Preview:
     """Raises Usage where the transform does not fit the source."""
-    with open_session(spec.name, spec.spark) as spark:
+    with session_for(spec) as spark:
         transform = resolve(spark, spec, KafkaSource(spec.source, spec.kafka, spec.batch.records))
         made = transform.made(transform.source.empty(spark))
         return Preview(

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -27,6 +27,8 @@ from fencepost.machine import cache, process
 from fencepost.machine.jars import fetch
 from fencepost.machine.java import find, home_for_spark
 from fencepost.rules.findings import require_fixed
+from fencepost.sinks.kind import NeedsSpark, SparkNeeds
+from fencepost.spec import PipelineSpec
 
 FIXED = {
     # a throw-away checkpoint needs no rename that survives a crash: 115 ms less per batch
@@ -59,10 +61,16 @@ LAST_BREATH = 5.0  # seconds from the end of a process's connections to its own
 DRIVER_OPTIONS = "-Xss16m"  # stopping in the middle of a Python batch overflows a smaller stack
 
 
-def settings_of(user: Mapping[str, str], jars: Iterable[Path], place: Path) -> dict[str, str]:
+NOTHING = SparkNeeds((), {})
+
+
+def settings_of(
+    user: Mapping[str, str], jars: Iterable[Path], place: Path, needs: SparkNeeds = NOTHING
+) -> dict[str, str]:
     """What the session is made with: our defaults, then the user's, then what is not up to anybody."""
-    require_fixed(user, FIXED, "spark")
-    merged = {**DEFAULTS, "spark.local.dir": str(place), **user, **FIXED}
+    fixed = {**FIXED, **needs.fixed}
+    require_fixed(user, fixed, "spark")
+    merged = {**DEFAULTS, **needs.defaults, "spark.local.dir": str(place), **user, **fixed}
     merged |= authentication(user, merged["spark.master"])
     merged["spark.jars"] = ",".join(filter(None, [*map(str, jars), user.get("spark.jars", "")]))
     for name in REDACTION:
@@ -75,10 +83,13 @@ def settings_of(user: Mapping[str, str], jars: Iterable[Path], place: Path) -> d
 
 
 @contextmanager
-def open_session(name: str, user: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session with the user's settings, whose own lines go to a file, which is kept when Spark does not start."""
+def open_session(name: str, user: Mapping[str, str], needs: SparkNeeds = NOTHING) -> Iterator[SparkSession]:
+    """A session with the user's settings, whose own lines go to a file, which is kept when Spark does not start.
+
+    `needs`: of the sink, besides what every session has.
+    """
     place = scratch.folder()
-    settings = settings_of(user, fetch("spark"), place)
+    settings = settings_of(user, fetch("spark", *needs.jars), place, needs)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -104,6 +115,12 @@ def open_session(name: str, user: Mapping[str, str]) -> Iterator[SparkSession]:
         raise Unreachable("Spark's JVM exited during the run", "check why it exited, and run again") from error
     finally:
         _end(session)
+
+
+def session_for(spec: PipelineSpec) -> AbstractContextManager[SparkSession]:
+    """With what the pipeline's sink needs."""
+    kind = spec.sink.kind
+    return open_session(spec.name, spec.spark, kind.needs(spec.job) if isinstance(kind, NeedsSpark) else NOTHING)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from fencepost.engines.listener import BatchDone, PartitionsAdded, Waiting
 from fencepost.engines.spark import plan, scratch
 from fencepost.engines.spark.excluded import ExcludedRecords
 from fencepost.engines.spark.failures import SparkFailure, of_a_time, translated
+from fencepost.engines.spark.frames import FrameWriter, NotWritten, frame_of
 from fencepost.engines.spark.ownership import SILENCE, Guard, OwnershipWatch, unguarded
 from fencepost.engines.spark.poison import PoisonSearch
 from fencepost.engines.spark.secrets import TaskTarget
@@ -29,7 +30,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
 from fencepost.rules.sinks import WritePath, choose_path
-from fencepost.sinks.kind import SinkKind, TakesTables, Target, require_able
+from fencepost.sinks.kind import SinkKind, TakesFrames, TakesTables, Target, require_able
 
 Outcomes = dict[TopicPartition, Landed]
 Troubles = Sequence[Poison | Repeated]
@@ -189,6 +190,8 @@ class BatchStream:
         self.wide_node = None
         if plan.gives_nothing(rows) or not spans:  # an aggregate of nothing would be a row
             return self._without_tasks(spans), []
+        if isinstance(self.kind, TakesFrames):
+            return self._whole(self.kind, made, records, spans, excluded)
         self.wide_node = plan.wide_node(rows)
         try:
             if choose_path(self.kind.capabilities, self.wide_node) is WritePath.STAGED:
@@ -197,13 +200,29 @@ class BatchStream:
                 raise Refused("the transform's tasks do not read one Kafka partition each, in the order of the source")
             return self._by_tasks(rows, spans, excluded)
         except SparkFailure as error:
-            failure = translated(error)
-            if isinstance(failure, Unreachable):
-                raise failure from error
-            self.require_readable(dict(spans))  # where records are gone, reading fails as it does for bad ones
-            if of_a_time(error):
-                raise  # whatever else is bad: the batch cannot be read
-            return {}, self._search(records, spans).find(failure, excluded.offsets())
+            return {}, self._bad_records(error, records, spans, excluded)
+
+    def _bad_records(
+        self, error: Exception, records: DataFrame, spans: plan.TaskSpans, excluded: ExcludedRecords
+    ) -> Troubles:
+        """Those that Spark fails on; raises what else it may be."""
+        failure = translated(error)
+        if isinstance(failure, Unreachable):
+            raise failure from error
+        self.require_readable(dict(spans))  # where records are gone, reading fails as it does for bad ones
+        if of_a_time(error):
+            raise error  # whatever else is bad: the batch cannot be read
+        return self._search(records, spans).find(failure, excluded.offsets())
+
+    def _whole(
+        self, kind: TakesFrames, made: DataFrame, records: DataFrame, spans: plan.TaskSpans, excluded: ExcludedRecords
+    ) -> tuple[Outcomes, Troubles]:
+        """By Spark's own writer, in one commit."""
+        writer = FrameWriter(kind, self.guarantee, self.tenure, self.target, self.spark, self.see)
+        try:
+            return writer.carry(frame_of(self.transform, made, spans), spans), []
+        except NotWritten as error:
+            return {}, self._bad_records(error.failure, records, spans, excluded)
 
     def _search(self, records: DataFrame, spans: plan.TaskSpans) -> PoisonSearch:
         return PoisonSearch(self.transform, records, spans, self.transform.shape.most_bad)
@@ -234,6 +253,9 @@ class BatchStream:
 
     def _without_tasks(self, spans: plan.TaskSpans) -> Outcomes:
         """A plan that can give no row has no tasks either; the positions move all the same."""
+        if isinstance(self.kind, TakesFrames):
+            writer = FrameWriter(self.kind, self.guarantee, self.tenure, self.target, self.spark, self.see)
+            return writer.carry(None, spans) if spans else {}
         store = self.target.open()
         try:
             batches: dict[TopicPartition, Batch[Any]] = {

@@ -1,0 +1,121 @@
+"""Batches that go to their sink whole, as a DataFrame on the driver, by Spark's own writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from fencepost.delivery import Observer, Transaction, deliver
+from fencepost.engines.spark import plan
+from fencepost.engines.spark.failures import SparkFailure, translated
+from fencepost.engines.spark.plan import TaskSpans
+from fencepost.engines.spark.staging import Numbering
+from fencepost.engines.spark.transform import Transform
+from fencepost.engines.spark.writer import InTask, whole
+from fencepost.errors import Refused
+from fencepost.guarantee import Guarantee
+from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.rows.shape import RowShape
+from fencepost.sinks.kind import Store, TakesFrames, Target
+
+PLACE = ("_topic", "_partition", "_offset")
+
+
+class NotWritten(Refused):
+    """Spark failed in the middle of the write, and nothing of the batch is there; `failure` is what it raised."""
+
+    def __init__(self, failure: Exception) -> None:
+        super().__init__(translated(failure).message)
+        self.failure = failure
+
+
+@dataclass
+class ShapedRows(InTask):
+    """A transform of record batches, applied in the tasks."""
+
+    shape: RowShape
+    spans: TaskSpans  # by task
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition, _ = self.spans[self.task().partitionId()]
+        return self.shape.rows(partition, whole(batches))
+
+
+@dataclass
+class NumberedRows(InTask):
+    """Says of each row which output of its event it is: tasks of a narrow plan hold their rows by offset."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return map(Numbering().of, whole(batches))
+
+
+def frame_of(transform: Transform, made: DataFrame, spans: TaskSpans) -> DataFrame:
+    """The rows of a batch as the sink gets them, with where they came from."""
+    shape, schema = transform.shape, from_arrow_schema(transform.columns)
+    if shape.arrow:
+        return made.mapInArrow(ShapedRows(shape, spans), schema)  # type: ignore[arg-type]
+    rows = transform.for_stage(made)
+    if not shape.provenance:
+        return rows
+    if plan.one_row_each(rows):
+        return rows.withColumn("_n", f.lit(0))
+    if plan.wide_node(rows) is None:
+        return rows.mapInArrow(NumberedRows(), schema)  # type: ignore[arg-type]
+    of_event = Window.partitionBy(*PLACE).orderBy(f.monotonically_increasing_id())
+    return rows.withColumn("_n", (f.row_number().over(of_event) - 1).cast("int"))
+
+
+@dataclass(frozen=True)
+class FrameWriter:
+    """Delivers batches to a sink that takes them whole."""
+
+    kind: TakesFrames
+    guarantee: Guarantee
+    tenure: Tenure
+    target: Target
+    spark: SparkSession
+    see: Observer
+
+    def carry(self, rows: DataFrame | None, spans: TaskSpans) -> dict[TopicPartition, Landed]:
+        """What landed, told with the first of the spans. Raises NotWritten where Spark failed."""
+        batch: Batch[Any] = Batch(dict(spans), rows, self.tenure)
+        with self.kind.frames(self.target, self.spark) as store:
+            landed = deliver(self.guarantee, batch, Translating(store), store, self.see)
+        if landed.already:
+            return dict.fromkeys(batch.spans, landed)
+        first, *others = batch.spans
+        return {first: landed, **dict.fromkeys(others, Landed(rows=0))}
+
+
+class Translating:
+    """The store, with Spark's failures as an error of ours, which says that nothing was written."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def write(self, batch: Batch[Any]) -> Landed:
+        with _translating():
+            return self._store.write(batch)
+
+    @contextmanager
+    def transaction(self, batch: Batch[Any]) -> Iterator[Transaction[Any]]:
+        with _translating(), self._store.transaction(batch) as transaction:
+            yield transaction
+
+
+@contextmanager
+def _translating() -> Iterator[None]:
+    try:
+        yield
+    except SparkFailure as failure:
+        raise NotWritten(failure) from failure

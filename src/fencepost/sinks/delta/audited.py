@@ -1,0 +1,105 @@
+"""A Delta table as the audit's side of the last hop, and what there is of one record: read by deltalake."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fencepost.errors import Usage
+from fencepost.model import Span, TopicPartition
+from fencepost.rows.shape import PROVENANCE
+from fencepost.sinks.auditing import Columns, LandedRows, Relation, RowsAt
+from fencepost.sinks.delta.log import Log, translated
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+    from deltalake import DeltaTable
+
+PLACE = {"topic": ("_topic", pa.string()), "part": ("_partition", pa.int32()), "pos": ("_offset", pa.int64())}
+
+
+def table_of(log: Log, path: str) -> DeltaTable:
+    table = log.table()
+    if table is None:
+        raise Usage(f"there is no Delta table at {path!r}", "has the pipeline run?")
+    return table
+
+
+def what_landed(log: Log, path: str, columns: Columns) -> LandedRows:
+    names = [field.name for field in table_of(log, path).schema().fields]
+    for column in filter(None, (columns.id, columns.payload)):
+        if column not in names:
+            raise Usage(f"table {path!r} has no column {column!r}")
+    provenance = set(PROVENANCE.names) <= set(names)
+    return LandedRows(Relation(partial(_arrow, log, path, columns, provenance)), provenance)
+
+
+def _arrow(log: Log, path: str, columns: Columns, provenance: bool) -> pa.Table:
+    placed = provenance and not columns.id
+    wanted = [*(PROVENANCE.names if placed else ()), *filter(None, (columns.id, columns.payload))]
+    with translated(f"read {path}"):
+        rows = dataset(table_of(log, path)).to_table(columns=list(dict.fromkeys(wanted)))
+    size = rows.num_rows
+    made = {
+        name: rows.column(column).cast(kind) if placed else pa.nulls(size, kind)
+        for name, (column, kind) in PLACE.items()
+    }
+    made["id"] = rows.column(columns.id).cast(pa.string()) if columns.id else pa.nulls(size, pa.string())
+    made["n"] = rows.column("_n").cast(pa.int32()) if placed else pa.repeat(pa.scalar(0, pa.int32()), size)
+    made["payload"] = _sums(rows.column(columns.payload)) if columns.payload else pa.nulls(size, pa.string())
+    return pa.table(made)
+
+
+def _sums(values: pa.ChunkedArray) -> pa.Array:
+    """As PostgreSQL's md5 and Spark's give it."""
+    found = [None if one is None else hashlib.md5(_bytes(one), usedforsecurity=False) for one in values.to_pylist()]
+    return pa.array([None if one is None else one.hexdigest() for one in found], pa.string())
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def dataset(table: DeltaTable) -> ds.Dataset:
+    return table.to_pyarrow_dataset()
+
+
+def last_rows(table: DeltaTable, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Of the files that were added last."""
+    rows = dataset(table)
+    with translated("read the table"):
+        added = pa.table(table.get_add_actions(flatten=True)).select(["path", "modification_time"])
+        times = dict(zip(added.column("path").to_pylist(), added.column("modification_time").to_pylist(), strict=True))
+        found: list[tuple[Any, ...]] = []
+        fragments = sorted(rows.get_fragments(), key=lambda one: times.get(one.path, 0) or 0, reverse=True)
+        for fragment in fragments:
+            if len(found) >= most:
+                break
+            part = fragment.to_table(schema=rows.schema).to_pylist()
+            found = [*(tuple(row.values()) for row in part), *found]
+    return list(rows.schema.names), found[-most:]
+
+
+def rows_at(table: DeltaTable, path: str, at: TopicPartition, offset: int, firsts: bool, span: Span | None) -> RowsAt:
+    if not set(PROVENANCE.names) <= {field.name for field in table.schema().fields}:
+        raise Usage(
+            f"the rows of {path!r} have no provenance",
+            "keep the column _from in the transform, and leave provenance on",
+        )
+    rows = _count(table, at, Span(offset, offset + 1))
+    first = _count(table, at, Span(offset, offset + 1), first=True) if firsts else None
+    in_span = _count(table, at, span) if span is not None and not rows else None
+    return RowsAt(rows, dead=False, firsts=first, in_span=in_span)
+
+
+def _count(table: DeltaTable, at: TopicPartition, span: Span, first: bool = False) -> int:
+    where = (pc.field("_topic") == at.topic) & (pc.field("_partition") == at.partition)
+    where = where & (pc.field("_offset") >= span.start) & (pc.field("_offset") < span.end)
+    if first:
+        where = where & (pc.field("_n") == 0)
+    with translated("read the table"):
+        return int(dataset(table).count_rows(filter=where))

@@ -1,0 +1,170 @@
+"""A Delta table, as everybody else meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from fencepost.errors import Usage
+from fencepost.fence import Stored
+from fencepost.guarantee import Guarantee
+from fencepost.model import Landed, Merge, Span, Tenure, TopicPartition
+from fencepost.rules.sinks import Capabilities, WritePath
+from fencepost.sinks.auditing import Columns, Commit, CommitsAt, KeyOrder, LandedRows, RowsAt
+from fencepost.sinks.delta import audited, reading
+from fencepost.sinks.delta.log import Log, translated, uri_of
+from fencepost.sinks.delta.options import DeltaOptions
+from fencepost.sinks.delta.retention import refresh, require_kept
+from fencepost.sinks.delta.schema import fitted, schema_for, types_of
+from fencepost.sinks.delta.store import DeltaStore, Held
+from fencepost.sinks.delta.target import DeltaTarget
+from fencepost.sinks.kind import Activity, Fit, SinkJob, SparkNeeds
+
+SESSION = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+# a snapshot of the log is put together by this many tasks: 50 by default, which is seconds on one machine
+DEFAULTS = {"spark.databricks.delta.snapshotPartitions": "2"}
+
+
+WHY = "its rows are written by Spark's own writer"
+
+
+class DeltaKind:
+    """Its log holds the rows and the positions: a batch is one commit."""
+
+    capabilities = Capabilities(
+        "delta", frozenset({WritePath.WHOLE}), atomic=True, engines=frozenset({"spark"}), why_engines=WHY
+    )
+    options = DeltaOptions
+
+    def settings(self, _job: SinkJob) -> Mapping[str, str]:
+        return SESSION
+
+    def columns(self, _job: SinkJob, rows: pa.Schema) -> Mapping[str, str]:
+        return types_of(schema_for(rows))
+
+    def fit(self, job: SinkJob, rows: pa.Schema) -> Fit:
+        options: DeltaOptions = job.options
+        table = _log(job).table()
+        if table is None:
+            _require_partitions(options, rows)
+            return Fit(self.columns(job, rows), exists=False)
+        require_kept(options.path, table)
+        return Fit(fitted(options.path, rows, table, options.columns == "evolve"), exists=True)
+
+    def prepare(self, job: SinkJob, rows: pa.Schema) -> DeltaTarget:
+        if not self.fit(job, rows).exists:
+            _make(job.options, rows)
+            self.fit(job, rows)  # another run may have made it
+        return target_of(job)
+
+    def ledger(self, job: SinkJob) -> DeltaStore:
+        return target_of(job).open()
+
+    # -- what only some can do
+
+    def needs(self, _job: SinkJob) -> SparkNeeds:
+        return SparkNeeds(("delta-spark",), SESSION, DEFAULTS)
+
+    @contextmanager
+    def frames(self, target: DeltaTarget, _spark: Any) -> Iterator[DeltaStore]:
+        yield target.open()
+
+    def refresh(self, store: DeltaStore, tenure: Tenure) -> None:
+        refresh(store, tenure)
+
+    def files(self, _job: SinkJob, an_hour: int) -> str:
+        return (
+            f"up to {an_hour:,} files an hour, of one batch each: raise batch.every, and compact the table "
+            "now and then (OPTIMIZE), which a pipeline that is running does not mind"
+        )
+
+    def last_rows(self, job: SinkJob, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+        return audited.last_rows(audited.table_of(_log(job), job.options.path), most)
+
+    def state(self, job: SinkJob) -> tuple[Stored, Activity, Guarantee | None]:
+        store, held = _held(job)
+        return held.stored, reading.activity(store, held, job.pipeline), reading.guarantee(held)
+
+    def landed(
+        self, store: DeltaStore, pipeline: str, runs: Collection[UUID], _first: Mapping[TopicPartition, int]
+    ) -> Landed:
+        return reading.landed(store.held(pipeline), runs)
+
+    by_name = "delta:PATH"
+
+    def named(self, *names: str) -> DeltaOptions:
+        return DeltaOptions.model_construct(path=names[0])
+
+    def what_landed(self, job: SinkJob, columns: Columns) -> LandedRows:
+        return audited.what_landed(_log(job), job.options.path, columns)
+
+    def key_order(self, _job: SinkJob, _merge: Merge) -> KeyOrder:
+        return KeyOrder(bytewise=True)
+
+    def positions(self, job: SinkJob) -> Stored:
+        return _held(job)[1].stored
+
+    def commits(self, job: SinkJob) -> tuple[Stored, list[Commit]]:
+        store, held = _held(job)
+        return held.stored, reading.commits(store, held, job.pipeline)
+
+    def commits_at(self, job: SinkJob, at: TopicPartition, offset: int) -> CommitsAt:
+        stored, commits = self.commits(job)
+        over = [one for one in commits if one.partition == at and one.span.start <= offset < one.span.end]
+        around = over[0].span if len(over) == 1 else Span(offset, offset + 1)
+        earlier = [
+            one
+            for one in commits
+            if one.partition.topic.startswith(f"{at.topic}@")
+            and one.partition.partition == at.partition
+            and one.span.start < around.end
+            and around.start < one.span.end
+        ]
+        return CommitsAt(stored, over, earlier)
+
+    def rows_at(self, job: SinkJob, at: TopicPartition, offset: int, firsts: bool, span: Span | None) -> RowsAt:
+        path = job.options.path
+        return audited.rows_at(audited.table_of(_log(job), path), path, at, offset, firsts, span)
+
+
+def _make(options: DeltaOptions, rows: pa.Schema) -> None:
+    from deltalake import DeltaTable
+
+    with translated(f"make a table at {options.path}"):
+        DeltaTable.create(
+            uri_of(options.path), schema_for(rows), mode="ignore", partition_by=list(options.partition_by) or None
+        )
+
+
+def _require_partitions(options: DeltaOptions, rows: pa.Schema) -> None:
+    for name in options.partition_by:
+        if name not in rows.names:
+            raise Usage(
+                f"partition_by {name!r} is not a column of the rows ({', '.join(rows.names)})",
+                "name one of them, or add it in the transform",
+            )
+
+
+def _held(job: SinkJob) -> tuple[DeltaStore, Held]:
+    store = target_of(job).open()
+    return store, store.held(job.pipeline)
+
+
+def _log(job: SinkJob) -> Log:
+    return Log(job.options.path, {})
+
+
+def target_of(job: SinkJob) -> DeltaTarget:
+    """What a writer must know, before anybody knows the rows."""
+    options: DeltaOptions = job.options
+    return DeltaTarget(options.path, options.merge, options.columns == "evolve", job.guarantee.value)
+
+
+KIND = DeltaKind()

@@ -1,0 +1,42 @@
+"""`sink.options` of a Delta table."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from fencepost.model import Merge, Mode
+from fencepost.sinks.options import SinkOptions
+
+
+class DeltaOptions(SinkOptions):
+    """A Delta table."""
+
+    path: Annotated[str, Field(pattern=r"^(/|[a-z][a-z0-9+.-]*://).")] = Field(
+        description="of the table: an absolute path, or a URI that Spark and deltalake both know"
+    )
+    mode: Mode = Mode.APPEND
+    key: tuple[str, ...] = Field((), description="the columns that name a row; with mode upsert or dedupe")
+    partition_by: tuple[str, ...] = Field((), description="columns by which a new table is partitioned")
+    columns: Literal["strict", "evolve"] = Field(
+        "strict", alias="schema", description="evolve: columns that the table lacks are added to it"
+    )
+    provenance: bool = Field(True, description="keep _topic, _partition, _offset and _n of each row")
+
+    @model_validator(mode="after")
+    def _keyed(self) -> DeltaOptions:
+        if self.mode is not Mode.APPEND and not self.key:
+            raise PydanticCustomError("key", f"mode: {self.mode} needs a key; without one only mode: append can be had")
+        if self.key and self.mode is Mode.APPEND:
+            raise PydanticCustomError("key", "a key goes with mode: upsert or mode: dedupe")
+        return self
+
+    @property
+    def name(self) -> str:
+        return self.path
+
+    @property
+    def merge(self) -> Merge | None:
+        return None if self.mode is Mode.APPEND else Merge(self.mode, self.key)

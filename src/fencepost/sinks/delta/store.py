@@ -1,0 +1,350 @@
+"""An open Delta table: a batch is one commit of Spark's, positions and all; without rows it is one of deltalake's.
+
+A commit carries the next version of the pipeline's transaction identifier, one above that of the state which was
+compared. Delta takes each version once, and fails the later one of two concurrent commits of one identifier: so a
+commit lands on exactly the state that `fence.py` saw, or not at all. Delta skips a version that it has in silence;
+that is why every commit is looked for in the log, by a name of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from fencepost import fence
+from fencepost.errors import PositionLost, Unreachable, Usage
+from fencepost.fence import Stored, StoredPosition
+from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.sinks.delta import writing
+from fencepost.sinks.delta.log import Entry, Log
+from fencepost.sinks.delta.note import NUMBERS, Count, Note, following
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from fencepost.sinks.delta.target import DeltaTarget
+
+CONFLICTS = 10  # times that a MERGE is done again, after somebody else's commit touched the same files
+MOST_NAMED = 100  # records with the same fault
+TRIES = 50  # of a commit without rows, while others commit to the same table
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the log says of one pipeline, at one version of the table."""
+
+    version: int | None  # of the table; None: there is no table
+    note: Note | None = None  # the pipeline's newest
+    noted: Entry | None = None  # the commit that carries it
+    replaced: Entry | None = None  # a later commit, of somebody else's, after which the rows are others
+
+    @property
+    def stored(self) -> Stored:
+        return self.note.stored if self.note else {}
+
+    @property
+    def total(self) -> Count:
+        """What the pipeline wrote, as far as it was counted."""
+        if self.note is None or self.noted is None:
+            return Count()
+        rows = self.noted.rows if self.note.rows else self.note.wrote
+        return Count(self.note.total.rows + rows, self.note.total.dead + sum(self.note.dead.values()))
+
+
+class DeltaStore:
+    """Rows are DataFrames; None where a batch has none. One thread at a time."""
+
+    def __init__(self, target: DeltaTarget) -> None:
+        self.target = target
+        self.log = Log(target.path, target.storage)
+        self._known: dict[str, Held] = {}
+        self._wrote: tuple[int, int] | None = None  # the version and the rows of a write that no advance followed yet
+
+    # -- the sink
+
+    def write(self, batch: Batch[DataFrame | None]) -> Landed:
+        """Rows in a commit of their own: for the two guarantees that take two steps."""
+        if batch.rows is None:
+            return Landed(rows=0)
+        before = self._newest()
+        marked = Note(batch.tenure.pipeline, {}, 0)
+        writing.write(batch.rows, self.target, marked, transaction=False)
+        landed = self._own(marked, before)
+        self._wrote = (landed.version, landed.rows) if landed else None
+        return Landed(rows=landed.rows if landed else 0)
+
+    @contextmanager
+    def transaction(self, _batch: Batch[DataFrame | None]) -> Iterator[DeltaTransaction]:
+        """Nothing is written before its end."""
+        transaction = DeltaTransaction(self)
+        yield transaction
+        transaction.commit()
+
+    # -- the ledger
+
+    def held(self, pipeline: str) -> Held:
+        """What is stored now. Reads what came since it was read last."""
+        known, latest = self._known.get(pipeline), self.log.latest()
+        if latest is None:
+            return Held(None)
+        if known is None or known.version is None:
+            known = Held(-1)
+        note, noted, replaced = known.note, known.noted, known.replaced
+        newest: Entry | None = None
+        for entry in self.log.back(latest, (known.version or 0) + 1):
+            if entry.note is not None and entry.note.pipeline == pipeline and entry.note.stored:
+                note, noted, replaced = entry.note, entry, newest
+                break
+            newest = newest or (entry if entry.replaces else None)
+        else:
+            replaced = newest or replaced
+        self._known[pipeline] = Held(latest, note, noted, replaced)
+        return self._known[pipeline]
+
+    def stored(self, pipeline: str) -> Stored:
+        return self.held(pipeline).stored
+
+    def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
+        return {at: held.position for at, held in self.stored(pipeline).items()}
+
+    def done(self, batch: Batch[Any]) -> bool:
+        held = self.held(batch.tenure.pipeline)
+        _require_rows_kept(held)
+        return fence.landed(held.stored, batch)
+
+    def advance(self, batch: Batch[Any]) -> None:
+        data, rows = self._wrote or (None, 0)
+        self._wrote = None
+
+        def on(held: Held) -> Note:
+            return replace(self.moved(held, batch, rows=False), data=data, wrote=rows)
+
+        self._commit(batch.tenure.pipeline, on)
+
+    def retreat(self, batch: Batch[Any]) -> None:
+        def back(held: Held) -> Note:
+            fence.require_end(held.stored, batch)
+            starts = {at: replace(held.stored[at], position=span.start) for at, span in batch.spans.items()}
+            return self._note(held, batch.tenure.pipeline, starts, batch.tenure.token)
+
+        self._commit(batch.tenure.pipeline, back)
+
+    def moved(self, held: Held, batch: Batch[Any], rows: bool) -> Note:
+        """What is noted with a batch. Raises Fenced unless every position is at its start, under its owner."""
+        _require_rows_kept(held)
+        fence.require_start(held.stored, batch)
+        now = datetime.now(UTC)
+        ends = {
+            at: replace(held.stored[at], position=span.end, moved_at=now)
+            for at, span in batch.spans.items()
+            if at in held.stored
+        }
+        note = self._note(held, batch.tenure.pipeline, ends, batch.tenure.token)
+        return replace(note, spans=dict(batch.spans), rows=rows)
+
+    def take_over(
+        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> Tenure:
+        def taken(held: Held) -> Note:
+            self._require_sound(held, pipeline, topic_ids)
+            epoch = _epoch_of(held.stored, run)
+            owned = {at: _owned(held.stored.get(at), at, offset, run, epoch, topic_ids) for at, offset in first.items()}
+            return self._note(held, pipeline, owned, run)
+
+        note = self._commit(pipeline, taken)
+        positions = {at: note.stored[at].position for at in first}
+        return Tenure(pipeline, run, max((note.stored[at].epoch for at in first), default=0), positions)
+
+    def begin(
+        self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+    ) -> None:
+        def begun(held: Held) -> Note:
+            self._require_sound(held, pipeline, topic_ids)
+            epoch = _epoch_of(held.stored, run)
+            new = {at: _owned(None, at, to, run, epoch, topic_ids) for at, to in first.items() if at not in held.stored}
+            return self._note(held, pipeline, new, run)
+
+        self._commit(pipeline, begun)
+
+    def renew(self, tenure: Tenure, run: UUID) -> Tenure:
+        def renewed(held: Held) -> Note:
+            _require_rows_kept(held)
+            fence.require_own(held.stored, tenure, run)
+            own = {at: replace(held.stored[at], owner=run) for at in tenure.positions}
+            return self._note(held, tenure.pipeline, own, run)
+
+        note = self._commit(tenure.pipeline, renewed)
+        return tenure.renewed(run, {at: note.stored[at].position for at in tenure.positions})
+
+    def repeat(self, tenure: Tenure) -> None:
+        """The same positions in a new commit, so that they outlive the older ones. Fenced where they are another's."""
+
+        def unchanged(held: Held) -> Note:
+            fence.require_own(held.stored, tenure)
+            return self._note(held, tenure.pipeline, {}, tenure.token)
+
+        self._commit(tenure.pipeline, unchanged)
+
+    def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+        fence.require_same_topics(pipeline, self.stored(pipeline), topic_ids)
+
+    def set_positions(
+        self,
+        pipeline: str,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str],
+        kept: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        def elsewhere(held: Held) -> Note:
+            stay = {at: held.stored[at].position if at in held.stored else to for at, to in (kept or {}).items()}
+            topics = {at.topic for at in (*positions, *stay)}
+            epoch = _next_epoch(held, self.log.last_transaction(pipeline))
+            own = {
+                at: StoredPosition(to, None, epoch, topic_ids.get(at.topic)) for at, to in {**stay, **positions}.items()
+            }
+            others = {at: one for at, one in held.stored.items() if at.topic not in topics}
+            return self._note(replace(held, note=None), pipeline, {**others, **own}, None)
+
+        self._commit(pipeline, elsewhere)
+
+    def close(self) -> None:
+        """Nothing is open between two calls."""
+
+    # -- commits
+
+    def _note(self, held: Held, pipeline: str, changed: Stored, token: UUID | None) -> Note:
+        stored, before = {**held.stored, **changed}, held.note
+        new = before is None or fence.newest_epoch(stored) > fence.newest_epoch(before.stored)
+        note = Note(pipeline, stored, following(before, stored), token, self.target.guarantee)
+        return replace(note, total=held.total, begun=held.total if new or before is None else before.begun)
+
+    def _commit(self, pipeline: str, change: Callable[[Held], Note]) -> Note:
+        """Without rows, on exactly the version of the table that was compared."""
+        for _ in range(TRIES):
+            held = self.held(pipeline)
+            if held.version is None:
+                raise Usage(f"there is no Delta table at {self.target.path}", "the first `fencepost run` makes it")
+            note = change(held)
+            if self.log.commit(held.version + 1, note):
+                return note
+        raise Unreachable(f"{self.target.path}: others commit to the table all the time")
+
+    def commit_rows(self, batch: Batch[DataFrame]) -> Landed:
+        """Rows and positions in one commit of Spark's, which landed on return. Fenced where another one came first."""
+        for last in (False,) * CONFLICTS + (True,):
+            held = self.held(batch.tenure.pipeline)
+            note = self.moved(held, batch, rows=True)
+            trouble = self._written(batch, note)
+            if (own := self._own(note, held.version or 0)) is not None:
+                return Landed(rows=own.rows)  # whatever failed did so after the commit
+            fence.require_start(self.held(batch.tenure.pipeline).stored, batch)
+            if trouble is None:
+                break
+            if last or not writing.conflicts(trouble):
+                raise trouble
+        raise Unreachable(f"{batch}: Spark said that it wrote, and the table's log has no such commit")
+
+    def _written(self, batch: Batch[DataFrame], note: Note) -> Exception | None:
+        """What it ended with: the log alone says whether it landed."""
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        try:
+            writing.write(batch.rows, self.target, note, transaction=True)
+        except (PySparkException, Py4JJavaError) as error:
+            if self.target.merge and (refusal := writing.null_keys(batch.rows, self.target.merge, MOST_NAMED)):
+                return refusal
+            return error
+        return None
+
+    def _own(self, note: Note, before: int) -> Entry | None:
+        """Our own commit, behind that version."""
+        for entry in self.log.back(self._newest(), before + 1):
+            if entry.note is not None and entry.note.attempt == note.attempt:
+                return entry
+        return None
+
+    def _newest(self) -> int:
+        latest = self.log.latest()
+        if latest is None:
+            raise Usage(f"there is no Delta table at {self.target.path}", "was it removed?")
+        return latest
+
+    def _require_sound(self, held: Held, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+        """Raises PositionLost and TopicRecreated where a run must not simply begin, or go on."""
+        _require_rows_kept(held)
+        fence.require_same_topics(pipeline, held.stored, topic_ids)
+        if held.note is not None:
+            return
+        where = "choose where to continue with `fencepost positions set`"
+        if self.log.last_transaction(pipeline) is not None:
+            raise PositionLost(
+                f"the positions of pipeline {pipeline!r} went with the clean-up of the table's log: nothing of the "
+                "pipeline was committed for longer than delta.logRetentionDuration",
+                where,
+            )
+        table = self.log.table()
+        if table is not None and table.file_uris():
+            raise PositionLost(
+                f"no position is stored for pipeline {pipeline!r}, but table {self.target.path!r} holds rows: "
+                "starting from scratch could duplicate them",
+                f"{where}, or use an empty table",
+            )
+
+
+class DeltaTransaction:
+    """Rows and positions that wait for their commit."""
+
+    def __init__(self, store: DeltaStore) -> None:
+        self._store = store
+        self._batch: Batch[Any] | None = None
+        self._landed = Landed(rows=0)
+
+    def write(self, _batch: Batch[DataFrame | None]) -> Landed:
+        return self._landed
+
+    def advance(self, batch: Batch[Any]) -> None:
+        self._store.moved(self._store.held(batch.tenure.pipeline), batch, rows=True)
+        self._batch = batch
+
+    def commit(self) -> None:
+        if self._batch is None:
+            return
+        if self._batch.rows is None:
+            self._store.advance(self._batch)
+            return
+        landed = self._store.commit_rows(self._batch)
+        # only the commit knows how many rows it wrote, and the caller holds this object already
+        object.__setattr__(self._landed, "rows", landed.rows)
+
+
+def _require_rows_kept(held: Held) -> None:
+    if held.replaced is not None and held.note is not None:
+        raise PositionLost(
+            f"version {held.replaced.version} of the table ({held.replaced.operation}) replaced rows after the "
+            f"last commit of pipeline {held.note.pipeline!r}: its positions say nothing of the rows that are there now",
+            "choose where to continue with `fencepost positions set`",
+        )
+
+
+def _epoch_of(stored: Stored, run: UUID) -> int:
+    """One more than all before; who is the newest owner stays it."""
+    newest = fence.newest_epoch(stored)
+    return newest if any(held.owner == run and held.epoch == newest for held in stored.values()) else newest + 1
+
+
+def _next_epoch(held: Held, transaction: int | None) -> int:
+    """Above everything that the table remembers, even where the log does not any more."""
+    return max(fence.newest_epoch(held.stored), (transaction or 0) >> NUMBERS) + 1
+
+
+def _owned(
+    there: StoredPosition | None, at: TopicPartition, offset: int, run: UUID, epoch: int, ids: Mapping[str, str]
+) -> StoredPosition:
+    if there is not None:
+        return replace(there, owner=run, epoch=epoch, topic_id=ids.get(at.topic, there.topic_id))
+    return StoredPosition(offset, run, epoch, ids.get(at.topic))

@@ -1,0 +1,197 @@
+"""A Delta table's log as the ledger: notes, what replaces rows, what the log forgets. No Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.errors import Fenced, PositionLost, Usage
+from fencepost.fence import StoredPosition
+from fencepost.guarantee import Guarantee
+from fencepost.model import Span, Tenure, TopicPartition
+from fencepost.sinks.delta import DeltaStore, DeltaTarget
+from fencepost.sinks.delta.kind import KIND
+from fencepost.sinks.delta.note import Count, Note, from_json, to_json
+from fencepost.sinks.delta.options import DeltaOptions
+from fencepost.sinks.delta.retention import duration, refresh
+from fencepost.sinks.kind import SinkJob
+from fencepost.testing.batches import ORDERS, PIPELINE, batch, owner
+
+ROWS = pa.schema([("id", pa.int64()), ("s", pa.string())])
+
+
+def job(path: Path, **options: object) -> SinkJob:
+    return SinkJob(PIPELINE, Guarantee.EXACTLY_ONCE, DeltaOptions.model_validate({"path": str(path), **options}))
+
+
+def made(path: Path, **configuration: str) -> DeltaStore:
+    DeltaTable.create(
+        str(path), ROWS, configuration={name.replace("_", "."): one for name, one in configuration.items()}
+    )
+    return DeltaTarget(str(path)).open()
+
+
+def append(path: Path, mode: str = "append") -> None:
+    write_deltalake(str(path), pa.table({"id": [1], "s": ["x"]}, schema=ROWS), mode=mode)
+
+
+places = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 2**31 - 1))
+moments = st.none() | st.integers(0, 2**40).map(lambda ms: datetime.fromtimestamp(ms / 1000, UTC))
+held = st.builds(
+    StoredPosition, st.integers(0, 2**63 - 1), st.none() | st.uuids(), st.integers(0, 2**20), st.just("id"), moments
+)
+spans = st.builds(lambda start, size: Span(start, start + size), st.integers(0, 2**60), st.integers(0, 9))
+
+
+@given(st.dictionaries(places, held, max_size=4), st.dictionaries(places, spans, max_size=3), st.none() | st.uuids())
+def test_a_note_comes_back_as_it_was(stored, moved, token) -> None:  # type: ignore[no-untyped-def]
+    note = Note(
+        "p", stored, 3, token, "exactly-once", moved, True, 7, 2, Count(1, 2), Count(3, 4), dict.fromkeys(moved, 1)
+    )
+    assert from_json(to_json(note)) == note
+
+
+@given(st.text() | st.recursive(st.none() | st.integers() | st.text(), lambda x: st.dictionaries(st.text(), x)))
+def test_what_others_write_there_is_no_note(text: object) -> None:
+    assert from_json(text) is None
+    assert from_json(json.dumps({"fencepost": text}, default=str)) is None
+
+
+def test_a_commit_lands_on_the_version_that_was_read_or_not_at_all(tmp_path: Path) -> None:
+    store = made(tmp_path / "t")
+    owner(store)
+    there = store.held(PIPELINE)
+    assert there.version == 1
+    assert there.note is not None
+    append(tmp_path / "t")
+    assert not store.log.commit(there.version + 1, there.note)
+    assert DeltaTable(str(tmp_path / "t")).version() == 2
+
+
+def test_commits_of_others_do_not_disturb(tmp_path: Path) -> None:
+    store = made(tmp_path / "t")
+    tenure = owner(store)
+    for _ in range(3):
+        append(tmp_path / "t")
+    DeltaTable(str(tmp_path / "t")).optimize.compact()
+    DeltaTable(str(tmp_path / "t")).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    store.advance(batch(tenure, 0, 5))
+    assert dict(store.positions(PIPELINE)) == {ORDERS: 5}
+
+
+@pytest.mark.parametrize("how", ["overwrite", "restore"])
+def test_rows_that_were_replaced_after_our_last_commit_are_refused_until_positions_are_set(
+    tmp_path: Path, how: str
+) -> None:
+    store = made(tmp_path / "t")
+    append(tmp_path / "t")
+    store.set_positions(PIPELINE, {ORDERS: 0}, {})
+    tenure = owner(store)
+    store.advance(batch(tenure, 0, 5))
+    if how == "restore":
+        DeltaTable(str(tmp_path / "t")).restore(0)
+    else:
+        append(tmp_path / "t", mode="overwrite")
+    with pytest.raises(PositionLost, match="replaced rows"):
+        store.advance(batch(tenure, 5, 6))
+    with pytest.raises(PositionLost, match="replaced rows"):
+        owner(DeltaTarget(store.target.path).open())
+    assert dict(store.positions(PIPELINE)) == {ORDERS: 5}
+
+    DeltaTarget(store.target.path).open().set_positions(PIPELINE, {ORDERS: 3}, {})
+    with pytest.raises(Fenced):
+        store.advance(batch(tenure, 5, 6))
+    assert owner(store).positions == {ORDERS: 3}
+
+
+def test_positions_that_went_with_the_log_are_missed_and_may_be_set(tmp_path: Path) -> None:
+    store = made(tmp_path / "t")
+    old = owner(store)
+    store.advance(batch(old, 0, 5))
+    append(tmp_path / "t")
+    DeltaTable(str(tmp_path / "t")).create_checkpoint()
+    for file in sorted((tmp_path / "t" / "_delta_log").glob("*.json"))[:-1]:
+        file.unlink()
+    fresh = DeltaTarget(store.target.path).open()
+    with pytest.raises(PositionLost, match="clean-up"):
+        owner(fresh)
+    fresh.set_positions(PIPELINE, {ORDERS: 5}, {})
+    assert owner(fresh).positions == {ORDERS: 5}
+    assert owner(fresh).epoch > old.epoch
+
+
+def test_an_idle_run_writes_its_positions_anew_in_a_quarter_of_the_time(tmp_path: Path) -> None:
+    store = made(tmp_path / "t", delta_logRetentionDuration="interval 8 days")
+    tenure = owner(store)
+    now = datetime.now(UTC)
+    assert not refresh(store, tenure, now + timedelta(days=1, hours=23))
+    assert refresh(store, tenure, now + timedelta(days=2, seconds=5))
+    assert store.held(PIPELINE).version == 2
+    store.advance(batch(tenure, 0, 5))
+    owner(store)
+    with pytest.raises(Fenced):
+        refresh(store, tenure, now + timedelta(days=9))
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [(None, 30), ("interval 30 days", 30), ("interval 1 week", 7), ("INTERVAL 2 days 24 hours", 3), ("1 month", None),
+     ("interval", None), ("interval days", None)],
+)  # fmt: skip
+def test_durations_as_delta_writes_them(text: str | None, days: int | None) -> None:
+    assert duration(text) == (None if days is None else timedelta(days=days))
+
+
+def test_a_table_that_forgets_is_refused(tmp_path: Path) -> None:
+    DeltaTable.create(
+        str(tmp_path / "a"), ROWS, configuration={"delta.setTransactionRetentionDuration": "interval 1 day"}
+    )
+    with pytest.raises(Usage, match="UNSET TBLPROPERTIES"):
+        KIND.fit(job(tmp_path / "a"), ROWS)
+    DeltaTable.create(str(tmp_path / "b"), ROWS, configuration={"delta.logRetentionDuration": "interval 5 minutes"})
+    with pytest.raises(Usage, match="interval 30 days"):
+        KIND.fit(job(tmp_path / "b"), ROWS)
+
+
+def test_columns_are_compared_by_name_and_type(tmp_path: Path) -> None:
+    assert not KIND.fit(job(tmp_path / "t"), ROWS).exists
+    KIND.prepare(job(tmp_path / "t"), ROWS)
+    assert KIND.fit(job(tmp_path / "t"), ROWS).columns == {"id": "long", "s": "string"}
+    assert KIND.fit(job(tmp_path / "t"), ROWS.remove(1)).exists
+    more = ROWS.append(pa.field("more", pa.float64()))
+    with pytest.raises(Usage, match="no column 'more'"):
+        KIND.fit(job(tmp_path / "t"), more)
+    assert KIND.fit(job(tmp_path / "t", schema="evolve"), more).columns["more"] == "double"
+    with pytest.raises(Usage, match="'id' is string, but long in table"):
+        KIND.fit(job(tmp_path / "t", schema="evolve"), pa.schema([("id", pa.string())]))
+    with pytest.raises(Usage, match="differ in case only"):
+        KIND.fit(job(tmp_path / "u"), pa.schema([("a", pa.string()), ("A", pa.string())]))
+    with pytest.raises(Usage, match="rename it"):
+        KIND.fit(job(tmp_path / "u"), pa.schema([("a b", pa.string())]))
+    with pytest.raises(Usage, match="partition_by"):
+        KIND.fit(job(tmp_path / "u", partition_by=["day"]), ROWS)
+
+
+def test_a_table_that_is_not_there_has_no_positions_and_none_can_be_set(tmp_path: Path) -> None:
+    ledger = KIND.ledger(job(tmp_path / "t"))
+    assert dict(ledger.positions(PIPELINE)) == {}
+    with pytest.raises(Usage, match="there is no Delta table"):
+        ledger.set_positions(PIPELINE, {ORDERS: 1}, {})
+    assert not (tmp_path / "t").exists()
+
+
+def test_several_pipelines_share_a_table(tmp_path: Path) -> None:
+    store = made(tmp_path / "t")
+    one = store.take_over("one", uuid4(), {ORDERS: 0}, {})
+    two = DeltaTarget(store.target.path).open().take_over("two", uuid4(), {ORDERS: 7}, {})
+    store.advance(batch(Tenure("one", one.token, one.epoch, one.positions), 0, 3))
+    store.advance(batch(two, 7, 8))
+    assert (store.positions("one"), store.positions("two")) == ({ORDERS: 3}, {ORDERS: 8})
