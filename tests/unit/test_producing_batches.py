@@ -10,7 +10,7 @@ from fencepost.errors import PositionLost, Usage
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID
 from fencepost.producing.batches import Chunks, Limits, Reader
 from fencepost.producing.events import Event, headers_of, require_id
-from fencepost.producing.sources.source import Numbered, Place, numbered_orders, orders, replayed
+from fencepost.producing.sources.source import Numbered, Place, numbered_orders, orders
 
 
 def numbers(events: list[Event]) -> list[int]:
@@ -65,7 +65,7 @@ def test_another_source_does_not_take_the_place() -> None:
     with pytest.raises(PositionLost, match="another source"):
         numbered_orders(5, keys=7).open(place)
     with pytest.raises(PositionLost, match="another source"):
-        replayed(list(orders(5)), "mine").open(place)
+        Numbered(lambda _after: orders(5), "mine").open(place)
 
 
 def test_orders_have_the_size_that_was_asked_for() -> None:

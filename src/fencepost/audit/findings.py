@@ -11,7 +11,6 @@ from fencepost.audit.compare import Verdict
 from fencepost.guarantee import ALLOWED, Anomaly, Guarantee, Ruling
 
 LOST = (Anomaly.LOST_BEFORE_LOG, Anomaly.LOST_BEFORE_SINK)
-_WORST_FIRST = (Verdict.BROKEN, Verdict.INCONCLUSIVE, Verdict.PARTLY, Verdict.HOLDS)
 DOUBLED = (Anomaly.DOUBLED_IN_LOG, Anomaly.DOUBLED_IN_SINK)
 
 

@@ -31,11 +31,10 @@ from fencepost.cli import (
     stack,
     topic,
 )
-from fencepost.cli.output import complain, say
+from fencepost.cli.output import INTERRUPTED, complain, say
 from fencepost.cli.streams import ReaderGone, guard_streams
 from fencepost.errors import FencepostError, Usage
 
-INTERRUPTED = 130
 UNFORESEEN, UNDECIDED = 6, 5
 PACKAGE = Path(__file__).parents[1]
 _LONGEST = 300  # characters of an unforeseen exception's own words

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,6 +17,7 @@ from fencepost.cli.pipelines import SpecOption, local_dsn, pipeline_spec
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.machine.counting import count
+from fencepost.model import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,110 +26,46 @@ if TYPE_CHECKING:
     from fencepost.audit.findings import Audit, Hop
     from fencepost.audit.request import AuditRequest
 
-_WHAT, _HOW = "What is compared", "How"
 ON_PAGE = 500  # findings that a page shows
-
-
-class EngineOption(StrEnum):
-    AUTO = "auto"
-    PYTHON = "python"
-    SPARK = "spark"
-
-
-class ModeOption(StrEnum):
-    APPEND = "append"
-    UPSERT = "upsert"
-    DEDUPE = "dedupe"
+_what = partial(typer.Option, rich_help_panel="What is compared")
+_how = partial(typer.Option, rich_help_panel="How")
 
 
 @connected
 def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     connection: Connection,
     spec: SpecOption = None,
-    topic: Annotated[
-        str | None, typer.Option("--topic", help="Audit this topic, without a pipeline file.", rich_help_panel=_WHAT)
-    ] = None,
-    sink: Annotated[
-        str | None,
-        typer.Option("--sink", help="With --topic: postgres:TABLE or topic:NAME.", rich_help_panel=_WHAT),
-    ] = None,
+    topic: Annotated[str | None, _what(help="Audit this topic, without a pipeline file.")] = None,
+    sink: Annotated[str | None, _what(help="With --topic: postgres:TABLE or topic:NAME.")] = None,
     guarantee: Annotated[
-        Guarantee,
-        typer.Option("--guarantee", help="With --topic: the guarantee that was declared.", rich_help_panel=_WHAT),
+        Guarantee, _what(help="With --topic: the guarantee that was declared.")
     ] = Guarantee.EXACTLY_ONCE,
     journal: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--journal",
-            help="A producer's journal, or VerifiableProducer's output. Then the producer's hop is audited too.",
-            rich_help_panel=_WHAT,
-        ),
+        _what(help="A producer's journal, or VerifiableProducer's output. Then the producer's hop is audited too."),
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--from", help="Start here: offsets (0:120,1:7) or a time with a zone.", rich_help_panel=_WHAT),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--to", help="End here: offsets or a time, as above.", rich_help_panel=_WHAT)
-    ] = None,
+    since: Annotated[str | None, _what("--from", help="Start here: offsets (0:120,1:7) or a time with a zone.")] = None,
+    until: Annotated[str | None, _what("--to", help="End here: offsets or a time, as above.")] = None,
     expect: Annotated[
         str | None,
-        typer.Option(
-            "--expect",
-            metavar="CONDITION",
-            help="Spark SQL condition: events that must have a row, when the transform filters.",
-            rich_help_panel=_WHAT,
+        _what(
+            metavar="CONDITION", help="Spark SQL condition: events that must have a row, when the transform filters."
         ),
     ] = None,
-    id_column: Annotated[
-        str | None,
-        typer.Option("--id", metavar="COLUMN", help="Match rows by this column's ids.", rich_help_panel=_WHAT),
-    ] = None,
+    id_column: Annotated[str | None, _what("--id", metavar="COLUMN", help="Match rows by this column's ids.")] = None,
     payload: Annotated[
-        str | None,
-        typer.Option(
-            "--payload",
-            metavar="COLUMN",
-            help="A column that holds the event's value unchanged.",
-            rich_help_panel=_WHAT,
-        ),
+        str | None, _what(metavar="COLUMN", help="A column that holds the event's value unchanged.")
     ] = None,
     mode: Annotated[
-        ModeOption | None,
-        typer.Option(
-            "--mode",
-            help="With --topic: the mode of the sink, that is, which events have a row.",
-            rich_help_panel=_WHAT,
-        ),
+        Mode | None, _what(help="With --topic: the mode of the sink, that is, which events have a row.")
     ] = None,
-    engine: Annotated[
-        EngineOption,
-        typer.Option("--engine", help="auto uses Spark for large topics.", rich_help_panel=_HOW),
-    ] = EngineOption.AUTO,
+    engine: Annotated[Literal["auto", "python", "spark"], _how(help="auto uses Spark for large topics.")] = "auto",
     wait: Annotated[
-        float | None,
-        typer.Option(
-            "--wait",
-            metavar="SECONDS",
-            min=0,
-            callback=finite,
-            help="Wait until the pipeline has drained.",
-            rich_help_panel=_HOW,
-        ),
+        float | None, _how(metavar="SECONDS", min=0, callback=finite, help="Wait until the pipeline has drained.")
     ] = None,
-    every: Annotated[
-        str | None,
-        typer.Option(
-            "--every", metavar="TIME", help="Repeat the audit at this interval, as in 60s.", rich_help_panel=_HOW
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="DIR", help="Write the result to this HTML page.", rich_help_panel=_HOW),
-    ] = None,
-    most: Annotated[
-        int, typer.Option("--most", min=0, help="Most findings to show. The totals are always exact.")
-    ] = 10,
+    every: Annotated[str | None, _how(metavar="TIME", help="Repeat the audit at this interval, as in 60s.")] = None,
+    report: Annotated[Path | None, _how(metavar="DIR", help="Write the result to this HTML page.")] = None,
+    most: Annotated[int, typer.Option(min=0, help="Most findings to show. The totals are always exact.")] = 10,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Compare what was sent, what is in the log and what landed, and say whether the declared guarantee holds.
@@ -137,60 +74,59 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     Exits with 0 if the guarantee holds, or holds for what was checked; with 1 if it is broken; with 5 if that
     cannot be decided.
     """
-    from fencepost.audit.audit import audit as run_audit
-    from fencepost.audit.request import EngineChoice
-    from fencepost.model import Mode
+    from fencepost.audit.request import EngineChoice, of_pipeline
 
-    request = _without_pipeline(connection, topic, sink, guarantee, journal) if topic else _of_pipeline(spec)
+    journals = tuple(journal or ())
+    declared = of_pipeline(pipeline_spec(spec)) if not topic else _named(connection, topic, sink, guarantee, journals)
     request = replace(
-        request,
-        mode=Mode(mode.value) if mode else request.mode,
-        journals=tuple(journal or ()),
+        declared,
+        mode=mode or declared.mode,
+        journals=journals,
         expect=expect,
         id_column=id_column,
         payload=payload,
         since=parse_start(since, "--from") if since else None,
         until=parse_start(until, "--to") if until else None,
-        engine=EngineChoice(engine.value),
+        engine=EngineChoice(engine),
         most=most if report is None else max(most, ON_PAGE),
     )
-    if every is not None:
-        if journal:
-            raise Usage("--every with --journal", "a journal is compared with the whole log: audit it once")
-        if report is not None or wait is not None:
-            other = "--wait" if report is None else "--report"
-            raise Usage(f"--every with {other}", f"{other} is for one audit: remove one of the two")
-        _go_on(request, _period(every), output)
+    if every is None:
+        _audit_once(request, wait, report, most, output)
         return
+    if journal:
+        raise Usage("--every with --journal", "a journal is compared with the whole log: audit it once")
+    if report is not None or wait is not None:
+        other = "--wait" if report is None else "--report"
+        raise Usage(f"--every with {other}", f"{other} is for one audit: remove one of the two")
+    _go_on(request, _period(every), output)
+
+
+def _named(
+    connection: Connection, topic: str, sink: str | None, guarantee: Guarantee, journals: tuple[Path, ...]
+) -> AuditRequest:
+    """What is to be audited where no pipeline file says it."""
+    from fencepost.audit.request import AuditRequest, sink_named
+    from fencepost.kafka.names import require_topic
+
+    require_topic(topic)
+    where = sink_named(sink, local_dsn) if sink is not None else None
+    return AuditRequest(guarantee, connection.kafka_settings(), topic, where, journals=journals)
+
+
+def _audit_once(
+    request: AuditRequest, wait: float | None, report: Path | None, most: int, output: OutputFormat
+) -> None:
+    from fencepost.audit.audit import audit as run_audit
+    from fencepost.audit.compare import Verdict
+
     found = run_audit(request, wait)
     if report is not None:
         from fencepost.audit.page import write_page
 
         write_page(found, ", ".join(request.topics), report)
     _show(found, most, output)
-    _end(found)
-
-
-def _of_pipeline(spec: Path | None) -> AuditRequest:
-    from fencepost.audit.request import of_pipeline
-
-    return of_pipeline(pipeline_spec(spec))
-
-
-def _without_pipeline(
-    connection: Connection, topic: str, sink: str | None, guarantee: Guarantee, journal: list[Path] | None
-) -> AuditRequest:
-    from fencepost.audit.request import AuditRequest, sink_named
-    from fencepost.kafka.names import require_topic
-
-    require_topic(topic)
-    return AuditRequest(
-        guarantee,
-        connection.kafka_settings(),
-        topic,
-        sink_named(sink, local_dsn) if sink is not None else None,
-        journals=tuple(journal or ()),
-    )
+    if found.verdict not in (Verdict.HOLDS, Verdict.PARTLY):
+        raise typer.Exit(1 if found.verdict is Verdict.BROKEN else 5)
 
 
 def _show(found: Audit, most: int, output: OutputFormat) -> None:
@@ -283,13 +219,6 @@ def _said(hop: Hop) -> Iterator[str]:
 
 def _words(verdict: Verdict) -> str:
     return "holds for what was checked" if verdict.value == "holds-in-part" else verdict.value
-
-
-def _end(found: Audit) -> None:
-    from fencepost.audit.compare import Verdict
-
-    if found.verdict not in (Verdict.HOLDS, Verdict.PARTLY):
-        raise typer.Exit(1 if found.verdict is Verdict.BROKEN else 5)
 
 
 def _period(text: str) -> timedelta:

@@ -17,7 +17,7 @@ from fencepost.errors import Unreachable, Usage
 if TYPE_CHECKING:
     from fencepost.kafka.client import Cluster
 
-_PANEL = "Connection"
+_connection = functools.partial(typer.Option, rich_help_panel="Connection")
 
 
 @dataclass(frozen=True)
@@ -25,29 +25,15 @@ class Connection:
     """Which cluster, and how to authenticate. Default: the local stack."""
 
     bootstrap_server: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT,...",
-            help="Bootstrap servers. Default: the local stack.",
-            rich_help_panel=_PANEL,
-        ),
+        str | None, _connection(metavar="HOST:PORT,...", help="Bootstrap servers. Default: the local stack.")
     ] = None
     command_config: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Kafka client properties file, for example with security settings.",
-            rich_help_panel=_PANEL,
-        ),
+        _connection(metavar="FILE", help="Kafka client properties file, for example with security settings."),
     ] = None
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "-X",
-            metavar="KEY=VALUE",
-            help="One Kafka client setting; overrides the file. May be repeated.",
-            rich_help_panel=_PANEL,
-        ),
+        _connection("-X", metavar="KEY=VALUE", help="One Kafka client setting; overrides the file. May be repeated."),
     ] = None
     home: HomeOption = None
 

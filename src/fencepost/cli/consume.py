@@ -8,17 +8,17 @@ import re
 import signal
 import sys
 from dataclasses import asdict
-from enum import StrEnum
 from threading import Event as Flag
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from fencepost.cli.connection import Connection, connected
 from fencepost.cli.offsets import parse_start
-from fencepost.cli.output import emit_json, note, say
+from fencepost.cli.output import INTERRUPTED, emit_json, note, say
 from fencepost.cli.pipelines import local_dsn
+from fencepost.cli.run import end_with
 from fencepost.guarantee import Guarantee
 from fencepost.machine.counting import count
 
@@ -27,50 +27,29 @@ if TYPE_CHECKING:
     from fencepost.engines.python.events import Event
     from fencepost.engines.python.settings import ConsumerSettings
 
-INTERRUPTED = 130
-NOT_DRAINED = 3  # others hold what is left, and do not answer for it
-
-
-class CommitOption(StrEnum):
-    SYNC = "sync"
-    ASYNC = "async"
-    AUTO = "auto"
-
 
 @connected
 def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     connection: Connection,
-    topic: Annotated[str, typer.Option("--topic", help="Topic to read.")],
-    group: Annotated[str, typer.Option("--group", help="Consumer group whose offsets are used.")],
-    guarantee: Annotated[
-        Guarantee, typer.Option("--guarantee", help="The delivery guarantee.")
-    ] = Guarantee.AT_LEAST_ONCE,
+    topic: Annotated[str, typer.Option(help="Topic to read.")],
+    group: Annotated[str, typer.Option(help="Consumer group whose offsets are used.")],
+    guarantee: Annotated[Guarantee, typer.Option(help="The delivery guarantee.")] = Guarantee.AT_LEAST_ONCE,
     handler: Annotated[
         str | None,
-        typer.Option(
-            "--handler", help="module:function or file.py:function; called with a list of events. Default: print them."
-        ),
+        typer.Option(help="module:function or file.py:function; called with a list of events. Default: print them."),
     ] = None,
-    commit: Annotated[CommitOption, typer.Option("--commit", help="How offsets are committed.")] = CommitOption.SYNC,
-    per: Annotated[
-        str, typer.Option("--per", help="Commit after each record, each batch, or every so many seconds.")
-    ] = "batch",
+    commit: Annotated[Literal["sync", "async", "auto"], typer.Option(help="How offsets are committed.")] = "sync",
+    per: Annotated[str, typer.Option(help="Commit after each record, each batch, or every so many seconds.")] = "batch",
     start: Annotated[
         str,
-        typer.Option(
-            "--start", help="Where to start when the group has no offset: earliest, latest, committed, a time, 0:120."
-        ),
+        typer.Option(help="Where to start when the group has no offset: earliest, latest, committed, a time, 0:120."),
     ] = "earliest",
-    table: Annotated[
-        str | None, typer.Option("--table", help="Write the events, unchanged, to this PostgreSQL table.")
-    ] = None,
+    table: Annotated[str | None, typer.Option(help="Write the events, unchanged, to this PostgreSQL table.")] = None,
     to_topic: Annotated[
         list[str] | None,
-        typer.Option(
-            "--to-topic", help="Write the events, or what the handler returns, to this topic. May be repeated."
-        ),
+        typer.Option(help="Write the events, or what the handler returns, to this topic. May be repeated."),
     ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Most events per batch.")] = 500,
+    batch: Annotated[int, typer.Option(min=1, help="Most events per batch.")] = 500,
     once: Annotated[bool, typer.Option("--once", help="Exit when everything is read.")] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what the guarantee covers and what it does not, and exit.")
@@ -95,7 +74,7 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
         topic,
         group,
         guarantee,
-        Commit(commit.value),
+        Commit(commit),
         Per(per) if per in list(Per) else _seconds(per),
         start if start == COMMITTED else parse_start(start, "--start"),
         batch,
@@ -116,10 +95,7 @@ def consume(  # noqa: PLR0913, PLR0917 (each is an option of the command)
         done = run_handler(Consumption(settings, call, dsn, stop=stop, to_topics=topics), once, _listen)
         note(_counted(done.rows, done.batches))
         left = done.left
-    if interrupted():
-        raise typer.Exit(INTERRUPTED)
-    if left is not None and not left.moving:
-        raise typer.Exit(NOT_DRAINED)
+    end_with(interrupted(), left)
 
 
 def _counted(events: int, batches: int) -> str:

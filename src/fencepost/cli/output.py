@@ -20,6 +20,7 @@ from rich.text import Text
 
 from fencepost.machine.printable import visible
 
+INTERRUPTED = 130  # the exit code after Ctrl-C
 _GAP = "  "
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -15,6 +15,7 @@ from fencepost.cli.offsets import finite
 from fencepost.cli.output import FormatOption, OutputFormat, note
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
+from fencepost.producing.sources.layouts import Layout
 
 if TYPE_CHECKING:
     import io
@@ -22,100 +23,52 @@ if TYPE_CHECKING:
     from fencepost.producing.sources.lines import Reading
     from fencepost.producing.sources.source import Source
 
-_SOURCE, _NUMBERS = "Source", "Numbered test events"
-
-
-class AcksChoice(StrEnum):
-    LEADER = "leader"
-    QUORUM = "quorum"
-
-
-class Input(StrEnum):
-    JSONL = "jsonl"
-    CSV = "csv"
-    TEXT = "text"
-
-
-class OnError(StrEnum):
-    STOP = "stop"
-    SKIP = "skip"
+_source = partial(typer.Option, rich_help_panel="Source")
+_numbered = partial(typer.Option, rich_help_panel="Numbered test events")
 
 
 @connected
 def produce(  # noqa: PLR0913  (a command's options are its parameters)
     *,
     connection: Connection,
-    topic: Annotated[str, typer.Option("--topic", help="Topic to write to.")],
+    topic: Annotated[str, typer.Option(help="Topic to write to.")],
     guarantee: Annotated[
         Guarantee | None,
-        typer.Option(
-            "--guarantee",
-            help="The delivery guarantee, across restarts too: the next run resumes where this one stopped.",
-        ),
+        typer.Option(help="The delivery guarantee, across restarts too: the next run resumes where this one stopped."),
     ] = None,
     acks: Annotated[
-        AcksChoice | None,
-        typer.Option(
-            "--acks", help="Which replicas must acknowledge an event; only for at-least-once. Default: quorum."
-        ),
+        Literal["leader", "quorum"] | None,
+        typer.Option(help="Which replicas must acknowledge an event; only for at-least-once. Default: quorum."),
     ] = None,
     file: Annotated[
-        str | None,
-        typer.Option(
-            "--file",
-            help="Send each line of this file, or of the files in this folder; - is standard input.",
-            rich_help_panel=_SOURCE,
-        ),
+        str | None, _source(help="Send each line of this file, or of the files in this folder; - is standard input.")
     ] = None,
     layout: Annotated[
-        Input | None,
-        typer.Option("--input", help="Format of the lines. Default: by the file's suffix.", rich_help_panel=_SOURCE),
+        Layout | None, _source("--input", help="Format of the lines. Default: by the file's suffix.")
     ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="FIELD", help="Field to use as the event's key.", rich_help_panel=_SOURCE),
-    ] = None,
+    key: Annotated[str | None, _source(metavar="FIELD", help="Field to use as the event's key.")] = None,
     errors: Annotated[
-        OnError,
-        typer.Option(
-            "--errors", help="On a broken line or a refused event: stop, or skip and count it.", rich_help_panel=_SOURCE
-        ),
-    ] = OnError.STOP,
+        Literal["stop", "skip"], _source(help="On a broken line or a refused event: stop, or skip and count it.")
+    ] = "stop",
     name: Annotated[
-        str | None,
-        typer.Option(
-            "--name",
-            help="Name under which the source's position is stored. Default: from its path.",
-            rich_help_panel=_SOURCE,
-        ),
+        str | None, _source(help="Name under which the source's position is stored. Default: from its path.")
     ] = None,
     from_start: Annotated[
         bool,
-        typer.Option(
-            "--from-start",
-            help="Start from the beginning if no position is stored, even if the topic is not empty.",
-            rich_help_panel=_SOURCE,
+        _source(
+            "--from-start", help="Start from the beginning if no position is stored, even if the topic is not empty."
         ),
     ] = False,
-    count: Annotated[
-        int | None,
-        typer.Option("--count", min=0, help="Send this many numbered test orders.", rich_help_panel=_NUMBERS),
-    ] = None,
-    keys: Annotated[
-        int, typer.Option("--keys", min=1, help="Number of customers in the test orders.", rich_help_panel=_NUMBERS)
-    ] = 100,
-    size: Annotated[
-        int, typer.Option("--size", min=0, help="Pad each test order to this many bytes.", rich_help_panel=_NUMBERS)
-    ] = 0,
-    rate: Annotated[
-        float, typer.Option("--rate", min=0, callback=finite, help="Most events per second; 0 means no limit.")
-    ] = 0,
+    count: Annotated[int | None, _numbered(min=0, help="Send this many numbered test orders.")] = None,
+    keys: Annotated[int, _numbered(min=1, help="Number of customers in the test orders.")] = 100,
+    size: Annotated[int, _numbered(min=0, help="Pad each test order to this many bytes.")] = 0,
+    rate: Annotated[float, typer.Option(min=0, callback=finite, help="Most events per second; 0 means no limit.")] = 0,
     batch: Annotated[
-        int, typer.Option("--batch", min=1, help="Events per transaction, or between two stored positions.")
+        int, typer.Option(min=1, help="Events per transaction, or between two stored positions.")
     ] = 200_000,
     journal: Annotated[
         Path | None,
-        typer.Option("--journal", metavar="FILE", help="Append each event's intent and outcome to this file."),
+        typer.Option(metavar="FILE", help="Append each event's intent and outcome to this file."),
     ] = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
@@ -135,11 +88,10 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
     from fencepost.cli.produce_output import ProduceOutput
     from fencepost.producing.batches import Limits
     from fencepost.producing.resume import ProduceJob, Run
-    from fencepost.producing.sources.layouts import Layout
     from fencepost.producing.sources.lines import Reading
     from fencepost.rules.producer import Acks
 
-    reading = Reading(Layout(layout) if layout else None, key, errors is OnError.SKIP)
+    reading = Reading(layout, key, errors == "skip")
     series = (name or "") if guarantee else None
     source = _numbers(count, keys, size, series) if count is not None else _lines(file, reading)
     own_name = name or ("orders" if count is not None else _path_name(file))
@@ -152,7 +104,7 @@ def produce(  # noqa: PLR0913  (a command's options are its parameters)
         from_start=from_start,
         journal=journal,
         limits=limits,
-        skip_refused=errors is OnError.SKIP,
+        skip_refused=errors == "skip",
     )
     _make_topic(connection, topic)
     ProduceOutput(output is OutputFormat.JSON, job, source, count).show(Run(kafka, job, source))

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.output import FormatOption, OutputFormat, emit_json, note, say
+from fencepost.cli.output import INTERRUPTED, FormatOption, OutputFormat, emit_json, note, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
 from fencepost.machine.counting import count
 
 if TYPE_CHECKING:
-    from fencepost.engines.listener import Listener
+    from fencepost.engines.listener import Listener, NotDrained
+    from fencepost.run.loop import Summary
 
-INTERRUPTED = 130
 NOT_DRAINED = 3  # others hold what is left, and do not answer for it
 
 
@@ -42,12 +42,11 @@ def run(
     If another run of the same pipeline takes over, this one exits with 4. With --once and engine: python it exits
     with 3 if partitions of other group members still have lag that no member was seen to process.
     """
-    from fencepost.cli.run_output import RunOutput, texts
+    from fencepost.cli.run_output import RunOutput
     from fencepost.engines.listener import News, Started
     from fencepost.run.pipeline import Pipeline
 
-    as_json = output is OutputFormat.JSON
-    listener = RunOutput(as_json)
+    listener = RunOutput(output is OutputFormat.JSON)
     signals: list[int] = []
 
     def asked(number: int, _frame: FrameType | None) -> None:
@@ -70,20 +69,29 @@ def run(
         pipeline = Pipeline(declared, listen=listen)
         summary = pipeline.run(once=once, standby=standby)
     listener.end()
-    if as_json:
+    _show(summary, output)
+    end_with(signal.SIGINT in signals, summary.left)
+
+
+def _show(summary: Summary, output: OutputFormat) -> None:
+    from fencepost.cli.run_output import texts
+
+    if output is OutputFormat.JSON:
         counts = {"rows": summary.rows, "dead": summary.dead, "skipped": summary.skipped}
         left = texts(summary.left.offsets) if summary.left else {}
         emit_json({"event": "ended", **counts, "left": left, "positions": texts(summary.positions)})
-    else:
-        batches = count(summary.batches, "batch", "batches")
-        aside = f", {count(summary.dead, 'record')} dead-lettered" if summary.dead else ""
-        gone = (
-            f", {count(summary.skipped, 'offset')} skipped (deleted before they were read)" if summary.skipped else ""
-        )
-        say(f"{count(summary.rows, 'row')} landed in {batches}{aside}{gone}")
-    if signal.SIGINT in signals:
+        return
+    batches = count(summary.batches, "batch", "batches")
+    aside = f", {count(summary.dead, 'record')} dead-lettered" if summary.dead else ""
+    gone = f", {count(summary.skipped, 'offset')} skipped (deleted before they were read)" if summary.skipped else ""
+    say(f"{count(summary.rows, 'row')} landed in {batches}{aside}{gone}")
+
+
+def end_with(interrupted: bool, left: NotDrained | None) -> None:
+    """The exit code of a run that ended well, or was asked to end."""
+    if interrupted:
         raise typer.Exit(INTERRUPTED)
-    if summary.left is not None and not summary.left.moving:
+    if left is not None and not left.moving:
         raise typer.Exit(NOT_DRAINED)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as Driver
 
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable, Usage
@@ -36,8 +36,6 @@ TIMEOUT_SECONDS = 90.0  # for a transaction's call and all its repetitions
 _POLL_SECONDS = 0.005  # without receipts nothing wakes up whoever waits for the last answer
 _IDLE_SECONDS = 0.5
 _STRAGGLERS = ("EndTxn", "TxnOffsetCommit")  # repeated, an earlier one may still arrive, in the next transaction
-
-OnDelivery = Callable[[KafkaError | None, Message], None]
 
 
 class Client:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Usage
@@ -258,7 +257,5 @@ class Producer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_failure: object) -> None:
         self.close(wait=kind is None or issubclass(kind, Exception))  # whoever interrupts does not want to wait

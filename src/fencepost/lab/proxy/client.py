@@ -8,7 +8,6 @@ import socket
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from types import TracebackType
 from typing import Any, Self
 
 from fencepost.errors import FencepostError, Unreachable, Usage
@@ -122,9 +121,7 @@ class Proxy(ProxyControl):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_failure: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from typing import Any, Protocol
 
 from fencepost.errors import PositionLost, Refused
@@ -113,8 +112,3 @@ def numbered_orders(count: int, keys: int = CUSTOMERS, size: int = 0, series: st
     """
     fingerprint = f"orders keys={keys} size={size}" + (f" series={series}" if series else "")
     return Numbered(lambda after: orders(count, keys, size, after), fingerprint)
-
-
-def replayed(events: list[Event], fingerprint: str) -> Numbered:
-    """A list as a source."""
-    return Numbered(lambda after: islice(events, after, None), fingerprint)
