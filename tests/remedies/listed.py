@@ -142,6 +142,7 @@ _SECURITY = (
 _ENGINE = "another program: what each engine takes has suites of its own"
 _TELLS = "tells what is so, and advises nothing"
 NOT_FOLLOWED = {
+    "set batch: {records: {}} if that goes on": "how fast brokers take records is theirs: a guess",
     "`?fencepost positions set|set on_error": "what a pipeline file is put before: no remedy by itself",
     "fencepost positions set": "what --spec is put behind: no remedy by itself",
     "run `fencepost up`, or give --bootstrap-server": _STACK,

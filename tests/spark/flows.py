@@ -145,20 +145,24 @@ class Flow:
 
     def declare(self, **parts: Any) -> Path:
         """The pipeline's file, with these parts in place of the usual ones; options of the sink as `options`."""
-        options = {"dsn": self.stack.dsn, "table": self.name, **parts.pop("options", {})}
+        options = parts.pop("options", {})
         declared = {
             "name": self.name,
             "guarantee": "exactly-once",
             "kafka": self.kafka,
             "source": {"topic": self.name, "value": "json", "schema": SCHEMA},
             "transform": {"sql": "SELECT id, _from FROM events"},
-            "sink": {"format": "postgres", "options": options},
+            "sink": self.sink_part(options),
             **parts,
             "spark": SPARK | parts.get("spark", {}),
         }
         path = self.folder / f"{self.name}.yml"
         path.write_text(yaml.safe_dump({key: part for key, part in declared.items() if part is not None}))
         return path
+
+    def sink_part(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Where it goes, with these options."""
+        return {"format": "postgres", "options": {"dsn": self.stack.dsn, "table": self.name, **options}}
 
     def run(self, see: Observer = nobody, **parts: Any) -> Run:
         """Declare the pipeline so and drain the topic, in this process."""

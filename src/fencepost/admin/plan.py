@@ -110,7 +110,7 @@ def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
     require_key(merge, seen.columns.names, seen.provenance)
     require(spec.guarantee, [*sink_findings(capabilities), *merge_findings(merge, seen.provenance)])
     if spec.brake is not None:
-        require_letters(capabilities, seen.provenance)
+        require_letters(capabilities, seen.provenance, spec.dead_letters.topic)
     path = choose_path(capabilities, seen.wide_node)
     plan = Plan(
         pipeline=spec.name,
@@ -275,4 +275,5 @@ def _loops(spec: PipelineSpec) -> Iterator[Finding]:
 
 def _topics(spec: PipelineSpec) -> list[str]:
     """Those on which it depends that nothing is lost: what it reads, and what it writes."""
-    return [*spec.source.origins, *spec.sink.options.topics_written]
+    letters = [spec.dead_letters.topic] if spec.dead_letters.topic else []
+    return [*spec.source.origins, *spec.sink.options.topics_written, *letters]

@@ -267,7 +267,9 @@ class _Auditor:
         """`landed`, `sink` and `dead`. Says whether the rows know where they came from."""
         zone = "CASE WHEN id IS NULL THEN 'nameless' ELSE 'in' END AS zone"
         if isinstance(self._landed, LandedRecords):
-            self._loader.topics("landed", [self._landed.topic], None, id_=self._id)
+            self._loader.topics("landed", self._landed.topics, None, id_=self._id)
+            if self._landed.dead is not None:
+                self._loader.topics("dead", [self._landed.dead], None, id_=self._id)
             self._engine.view("sink", f"SELECT topic, part, pos, id, 0 AS n, payload, {zone} FROM landed")
             return False
         if self._landed is None:

@@ -79,3 +79,7 @@ def unheard(_news: News) -> None:
 
 class PartitionsAdded(Exception):
     """The topic has partitions that this run does not own yet."""
+
+
+class RenewalDue(PartitionsAdded):
+    """Positions that did not move for long are to be stored again: the run renews its term, and goes on."""

@@ -153,6 +153,11 @@ def is_refused_at_once(error: KafkaError) -> bool:
     return error.code() in _NOT_IN_THE_LOG | {KafkaError._INVALID_ARG}
 
 
+def is_too_large(error: KafkaError) -> bool:
+    """The record has more bytes than the client takes."""
+    return error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
 def is_fatal(error: KafkaError) -> bool:
     """The client gives up for good."""
     return error.fatal() or error.code() == KafkaError._FATAL

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from fencepost.rows.json_column import json_field
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -17,6 +18,9 @@ SCHEMA = pa.schema(
         pa.field("timestamp", pa.timestamp("us", tz="UTC")),
         pa.field("_dead", pa.string()),  # why; the column's name marks a batch as dead letters
     ]
+)
+RECORD_SCHEMA = pa.schema(  # the same for a sink that takes records: headers as they were
+    [pa.field("headers", HEADERS) if one.name == "headers" else one for one in SCHEMA]
 )
 
 

@@ -29,6 +29,7 @@ class Capabilities:
     atomic: bool  # rows and position become visible in one step
     durable: bool = True  # what was written is still there after a crash
     dead_letters: bool = False  # there is a place beside it for records that are dead-lettered
+    letter_topic: bool = False  # that place is a topic, and the pipeline names it
     engines: frozenset[str] = frozenset({"python", "spark"})  # that can write to it
     why_engines: str = ""  # why not another one
     records: bool = False  # takes records with key, value and headers, and nested values; else columns of flat types
@@ -92,10 +93,15 @@ def require_key(merge: Merge | None, columns: Collection[str], provenance: bool)
         )
 
 
-def require_letters(sink: Capabilities, provenance: bool) -> None:
+def require_letters(sink: Capabilities, provenance: bool, topic: str | None = None) -> None:
     """Refuse dead letters where there is no place for them, or nobody could tell which they are."""
     if not sink.dead_letters:
         raise Usage(f"sink {sink.name!r} cannot store dead letters (on_error: dead_letter)", "leave it at stop")
+    if sink.letter_topic and topic is None:
+        raise Usage(
+            f"sink {sink.name!r} stores dead letters in a topic (on_error: dead_letter), and none is named",
+            "name one that is there: dead_letters: {topic: NAME}",
+        )
     if not provenance:
         raise Usage(
             "on_error: dead_letter needs rows with provenance",

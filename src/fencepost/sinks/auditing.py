@@ -44,9 +44,10 @@ class LandedRows:
 
 @dataclass(frozen=True)
 class LandedRecords:
-    """A sink that is a topic of the same cluster: records are compared by their ids, and their order is looked at."""
+    """A sink of topics of the same cluster: records are compared by their ids, and their order is looked at."""
 
-    topic: str
+    topics: Sequence[str]
+    dead: str | None = None  # the topic for dead letters
 
 
 @dataclass(frozen=True)

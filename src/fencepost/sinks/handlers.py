@@ -23,6 +23,7 @@ class Output:
     topic: str | None = None  # None: the first of the sink's topics
     headers: Headers = ()
     partition: int | None = None  # None: by key, or any
+    timestamp: int | None = None  # in milliseconds; None: when it is written
 
 
 Attempt = Callable[[Any], object]

@@ -39,6 +39,7 @@ class SinkJob:
     options: Any  # of the kind's own model
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)  # the source's cluster; may hold a password
     dead_letters: bool = False  # bad records are kept beside the target
+    letter_topic: str | None = None  # where, if that is a topic
     shared: bool = False  # several processes own parts of the pipeline at once, as a consumer group's members do
     most_bad: int = 100  # records that are named at once: as many as may be dead letters
 
@@ -120,7 +121,8 @@ class TakesRecords(Protocol):
     """Takes Kafka's records as they are, where no transform makes rows of them."""
 
     def prepare_records(self, job: SinkJob, rows: pa.Schema) -> Target:
-        """As `prepare`, for a store that takes the client's messages. `rows`: what they would be as columns."""
+        """As `prepare`, for a store that takes the client's messages, after a batch of dead letters where there are
+        some. `rows`: what they would be as columns."""
 
 
 class StagedRows(Protocol):
@@ -267,6 +269,14 @@ class MakesFiles(Protocol):
 
     def files(self, job: SinkJob, an_hour: int) -> str:
         """What to say of so many, and what to do about it."""
+
+
+@runtime_checkable
+class ForgetsPositions(Protocol):
+    """Its positions expire, unless they move or are stored again, which can only be done between two batches."""
+
+    def expires_after(self, job: SinkJob) -> float:
+        """Seconds."""
 
 
 @dataclass(frozen=True)

@@ -182,8 +182,9 @@ Share = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1, allow_inf_n
 
 
 class DeadLetterSpec(_Part):
-    """How many bad records are dead-lettered before the run stops."""
+    """Where bad records go, and how many before the run stops."""
 
+    topic: TopicName | None = None  # of the same cluster, where the sink is a topic too
     max_share: Share | None = None  # absent: all but one may be bad
 
 
@@ -218,8 +219,18 @@ class PipelineSpec(_Part):
 
     @model_validator(mode="after")
     def _letters_where_there_are_any(self) -> PipelineSpec:
-        if self.dead_letters.max_share is not None and self.on_error is not OnError.DEAD_LETTER:
+        topic = self.dead_letters.topic
+        if self.dead_letters != DeadLetterSpec() and self.on_error is not OnError.DEAD_LETTER:
             raise PydanticCustomError("dead_letters", "dead_letters goes with on_error: dead_letter")
+        if topic is not None and not self.sink.kind.capabilities.letter_topic:
+            raise PydanticCustomError(
+                "dead_letters",
+                f"dead_letters.topic goes with sink.format: kafka; {self.sink.format} keeps them beside its target",
+            )
+        if topic in (*self.source.origins, *self.sink.options.topics_written):
+            raise PydanticCustomError(
+                "dead_letters", f"dead_letters.topic: {topic} is read or written by the pipeline already"
+            )
         return self
 
     @property
@@ -241,6 +252,7 @@ class PipelineSpec(_Part):
             self.sink.options,
             self.kafka,
             dead_letters=self.on_error is OnError.DEAD_LETTER,
+            letter_topic=self.dead_letters.topic,
             shared=self.engine is EngineName.PYTHON,
         )
 

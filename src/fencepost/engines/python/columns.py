@@ -23,7 +23,7 @@ SLICE = 10_000  # rows in a record batch
 
 _OFFSET, _TOMBSTONE = pa.field("offset", pa.int64()), pa.field("tombstone", pa.bool_())
 _PLACE = [pa.field("topic", pa.string()), pa.field("partition", pa.int32()), _OFFSET]
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_HEADERS = dead_letters.HEADERS
 _TIME = pa.timestamp("us", tz="UTC")
 _LAST_MILLIS = (2**63 - 1) // 1000  # a Kafka timestamp beyond has no microseconds
 
@@ -52,7 +52,7 @@ class EventRows:
             raise Usage(f"source.schema: {', '.join(clash)} is a column of every event already", "rename it")
         options = spec.sink.options
         records = spec.sink.kind.capabilities.records
-        bare = ("key", "value", "headers" if records else "timestamp")
+        bare = ("key", "value", *(["headers"] if records else []), "timestamp")
         deletes = options.merge is not None and options.merge.deletes
         most = MOST_POISON if spec.brake is None else MOST_ASIDE
         shape = RowShape(provenance=True, arrow=arrow, flat=not records, tombstones=deletes, most_bad=most)
@@ -91,7 +91,8 @@ class EventRows:
     ) -> Iterator[pa.RecordBatch]:
         """Raises Poison, while it is read, for records that the schema or the transform do not take."""
         if aside:
-            yield _letters([message for message in messages if message.offset() in aside], aside)
+            bad = [message for message in messages if message.offset() in aside]
+            yield letters(bad, aside, self.shape.flat)
             messages = [message for message in messages if message.offset() not in aside]
         slices = (messages[at : at + SLICE] for at in range(0, len(messages), SLICE))
         yield from self.shape.rows(place, (self._batch(place, part) for part in slices))
@@ -218,28 +219,30 @@ def _is_text(value: bytes | None) -> bool:
     return True
 
 
-def _letters(messages: list[Message], reasons: Mapping[int, str]) -> pa.RecordBatch:
-    """Records that cannot be delivered, whole, each with the reason."""
-    letters = [_letter(message, reasons) for message in messages]
-    columns = {name: [letter[name] for letter in letters] for name in dead_letters.SCHEMA.names if name != "timestamp"}
+def letters(messages: list[Message], reasons: Mapping[int, str], flat: bool) -> pa.RecordBatch:
+    """Records that cannot be delivered, whole, each with the reason. `flat`: headers are JSON, as tables want them."""
+    found = [_letter(message, reasons, flat) for message in messages]
+    schema = dead_letters.SCHEMA if flat else dead_letters.RECORD_SCHEMA
+    columns = {name: [letter[name] for letter in found] for name in schema.names if name != "timestamp"}
     times = _times(
         [message.timestamp()[1] for message in messages]
     )  # not by way of Python's times, which end with the year 9999
     return pa.RecordBatch.from_arrays(
-        [times if one.name == "timestamp" else pa.array(columns[one.name], one.type) for one in dead_letters.SCHEMA],
-        schema=dead_letters.SCHEMA,
+        [times if one.name == "timestamp" else pa.array(columns[one.name], one.type) for one in schema],
+        schema=schema,
     )
 
 
-def _letter(message: Message, reasons: Mapping[int, str]) -> dict[str, Any]:
-    headers = [[_plain(name), _plain((value or b"").decode(errors="replace"))] for name, value in _pairs(message)]
+def _letter(message: Message, reasons: Mapping[int, str], flat: bool) -> dict[str, Any]:
+    pairs = _pairs(message)
+    headers = [[_plain(name), _plain((value or b"").decode(errors="replace"))] for name, value in pairs]
     return {
         "topic": message.topic(),
         "partition": message.partition(),
         "offset": message.offset(),
         "key": message.key(),
         "value": message.value(),
-        "headers": json.dumps(headers),
+        "headers": json.dumps(headers) if flat else [{"key": name, "value": value} for name, value in pairs],
         "_dead": _plain(reasons[message.offset() or 0]),
     }
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
-from fencepost.engines.python.columns import EventRows
+from fencepost.engines.python.columns import EventRows, letters
 from fencepost.engines.python.offset_store import Messages
 from fencepost.engines.python.sink_offset_store import RowMaker
 from fencepost.errors import Poison
@@ -36,7 +37,7 @@ def open_target(spec: PipelineSpec, rows: EventRows) -> RowTarget:
     findings = [*sink_findings(able), *merge_findings(merge, provenance)]
     require(spec.guarantee, [*findings, *loop_findings(spec.source.origins, spec.sink.options.topics_written)])
     if spec.on_error is OnError.DEAD_LETTER:
-        require_letters(able, provenance)
+        require_letters(able, provenance, spec.dead_letters.topic)
     if isinstance(kind, TakesRecords) and rows.shape.arrow is None:  # no need to make columns of them
         return RowTarget(kind.prepare_records(spec.job, rows.columns), _messages, not able.group_ledger)
     make_rows = rows if able.dead_letters else partial(_without_letters, rows)
@@ -54,5 +55,9 @@ def _without_letters(
         raise
 
 
-def _messages(_place: TopicPartition, messages: Messages, _aside: Mapping[int, str]) -> Messages:
-    return messages
+def _messages(_place: TopicPartition, messages: Messages, aside: Mapping[int, str]) -> Any:
+    """As they came; those that are bad in front, as dead letters."""
+    if not aside:
+        return messages
+    bad = [message for message in messages if message.offset() in aside]
+    return chain([letters(bad, aside, flat=False)], (one for one in messages if one.offset() not in aside))

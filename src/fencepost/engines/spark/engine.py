@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from threading import Event
 from uuid import UUID
 
@@ -31,7 +32,16 @@ from fencepost.model import Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
 from fencepost.rules.findings import require
 from fencepost.rules.sinks import WritePath, choose_path, merge_findings, require_key, require_letters, sink_findings
-from fencepost.sinks.kind import KnowsItsOwner, RemembersBatches, RenewsPositions, Store, TakesTables, Target
+from fencepost.rules.topics import loop_findings
+from fencepost.sinks.kind import (
+    ForgetsPositions,
+    KnowsItsOwner,
+    RemembersBatches,
+    RenewsPositions,
+    Store,
+    TakesTables,
+    Target,
+)
 from fencepost.spec import OnError, PipelineSpec
 
 
@@ -43,13 +53,14 @@ class SparkEngine:
     spark: SparkSession
     transform: Transform
     topic: TopicReader
-    mirror: Mirror
+    mirror: Mirror | None  # None: the group's offsets are the ledger
     target: Target
     task_target: TaskTarget  # the same, for the tasks
     ledger: Store
     stop: Event
     see: Observer
     brake: Brake | None = None
+    renew_after: float = inf  # seconds
 
     def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         self.ledger.require_same(self.spec.name, self.topic_ids())
@@ -79,8 +90,10 @@ class SparkEngine:
 
         def landed(done: BatchDone) -> None:
             reached.update(done.positions)
-            self.mirror.show(done.positions)
-            report(replace(done, lag=self._lag(reached), complaint=self.mirror.complaint))
+            if self.mirror is not None:
+                self.mirror.show(done.positions)
+                done = replace(done, complaint=self.mirror.complaint)
+            report(replace(done, lag=self._lag(reached)))
             self.topic.require_same()
 
         stream = BatchStream(
@@ -99,6 +112,7 @@ class SparkEngine:
             see=self.see,
             task_target=self.task_target,
             brake=self.brake,
+            renew_after=self.renew_after,
         )
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
 
@@ -153,7 +167,7 @@ def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) 
         ledger.positions(spec.name)  # does it answer? Before Spark is started
     with (
         session_for(spec) as spark,
-        closing(Mirror(spec.kafka, group_of(spec.name))) as mirror,
+        _mirror(spec) as mirror,
     ):
         transform = resolve(spark, spec, KafkaSource(spec.source, spec.kafka, spec.batch.records))
         provenance = transform.shape.provenance
@@ -161,12 +175,28 @@ def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) 
         if node and choose_path(kind.capabilities, node) is WritePath.STAGED and isinstance(kind, TakesTables):
             kind.require_stage(spec.job, node)
         require_key(merge, transform.columns.names, provenance)
-        require(spec.guarantee, [*sink_findings(kind.capabilities), *merge_findings(merge, provenance)])
+        findings = [*sink_findings(kind.capabilities), *merge_findings(merge, provenance)]
+        require(spec.guarantee, [*findings, *loop_findings(spec.source.origins, spec.sink.options.topics_written)])
         if spec.on_error is OnError.DEAD_LETTER:
-            require_letters(kind.capabilities, provenance)
+            require_letters(kind.capabilities, provenance, spec.dead_letters.topic)
         target = kind.prepare(replace(spec.job, most_bad=transform.shape.most_bad), transform.columns)
         with (
             closing(target.open()) as ledger,
             for_tasks(target, runs_here(spark.sparkContext.master or "")) as task_target,
         ):
-            yield SparkEngine(spec, spark, transform, topic, mirror, target, task_target, ledger, stop, see, spec.brake)
+            engine = SparkEngine(
+                spec, spark, transform, topic, mirror, target, task_target, ledger, stop, see, spec.brake
+            )
+            if isinstance(kind, ForgetsPositions):
+                engine.renew_after = kind.expires_after(spec.job) / 4
+            yield engine
+
+
+@contextmanager
+def _mirror(spec: PipelineSpec) -> Iterator[Mirror | None]:
+    """The group's offsets show the positions to other tools, unless they are the positions."""
+    if spec.sink.kind.capabilities.group_ledger:
+        yield None
+        return
+    with closing(Mirror(spec.kafka, group_of(spec.name))) as mirror:
+        yield mirror

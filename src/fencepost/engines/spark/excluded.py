@@ -14,7 +14,7 @@ from fencepost.engines.spark.offsets import among
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.errors import Poison, Refused, Repeated
 from fencepost.model import Span, TopicPartition
-from fencepost.rows.dead_letters import SCHEMA
+from fencepost.rows.dead_letters import RECORD_SCHEMA, SCHEMA
 from fencepost.rows.shape import MOST_ASIDE
 
 Letters = Mapping[TopicPartition, pa.RecordBatch]
@@ -35,7 +35,8 @@ class ExcludedRecords:
         return {at: {*self.reasons.get(at, ()), *self._there.get(at, ())} for at in places}
 
     def letters(self) -> Letters:
-        return {at: pa.RecordBatch.from_pylist(letters, schema=SCHEMA) for at, letters in self._letters.items()}
+        schema = RECORD_SCHEMA if self.source.records else SCHEMA
+        return {at: pa.RecordBatch.from_pylist(letters, schema=schema) for at, letters in self._letters.items()}
 
     def without(self, records: DataFrame) -> DataFrame:
         """The batch without them."""
@@ -71,7 +72,7 @@ class ExcludedRecords:
         micros = f.unix_micros("timestamp").alias("timestamp")  # collected as a time it would lose its zone
         wanted = records.where(among({partition: bad}))  # type: ignore[arg-type]
         found = wanted.select("topic", "partition", "offset", "key", "value", "headers", micros).collect()
-        return [_letter(row, bad[row.offset]) for row in found]
+        return [_letter(row, bad[row.offset], self.source.records) for row in found]
 
 
 def _place(partition: str) -> TopicPartition:
@@ -79,17 +80,16 @@ def _place(partition: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def _letter(row: Row, reason: str) -> dict[str, object]:
-    headers = [
-        [_text(header.key), _text((header.value or b"").decode(errors="replace"))] for header in row.headers or []
-    ]
+def _letter(row: Row, reason: str, record: bool) -> dict[str, object]:
+    pairs = [(header.key, header.value) for header in row.headers or []]
+    headers = [[_text(name), _text((value or b"").decode(errors="replace"))] for name, value in pairs]
     return {
         "topic": row.topic,
         "partition": row.partition,
         "offset": row.offset,
         "key": row.key,
         "value": row.value,
-        "headers": json.dumps(headers),
+        "headers": [{"key": name, "value": value} for name, value in pairs] if record else json.dumps(headers),
         "timestamp": row.timestamp,
         "_dead": _text(reason),
     }

@@ -68,6 +68,7 @@ class KafkaSource:
     batch_records: int
     headers: bool = False  # headers cost time on every record: only where the transform asks for them
     tombstones: bool = False  # `_from` says whether the record has no value
+    records: bool = False  # the sink takes records: without a transform they stay as they are
 
     def __post_init__(self) -> None:
         require_fixed(self.kafka, {"isolation.level": "read_committed"}, "kafka")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from threading import Event
+from time import monotonic
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -14,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from fencepost.delivery import Observer, deliver, nobody
-from fencepost.engines.listener import BatchDone, PartitionsAdded, Waiting
+from fencepost.engines.listener import BatchDone, PartitionsAdded, RenewalDue, Waiting
 from fencepost.engines.spark import plan, scratch
 from fencepost.engines.spark.excluded import ExcludedRecords
 from fencepost.engines.spark.failures import SparkFailure, of_a_time, translated
@@ -59,9 +61,11 @@ class BatchStream:
     stop: Event = field(default_factory=Event)
     see: Observer = nobody
     task_target: TaskTarget | None = None  # the target as tasks get it; None: as it is
+    renew_after: float = inf  # seconds after which a ledger must hear of every position again
     brake: Brake | None = None  # records that cannot be delivered go to the dead letters; None: the first one stops
     trouble: BaseException | None = None
     busy: bool = False  # with a batch
+    _began: float = field(default_factory=monotonic)
     _counts: dict[tuple[TopicPartition, Span], int] = field(default_factory=dict)  # of the batch's records
     wide_node: str | None = None  # the part of the last batch's plan that mixes partitions, if there is one
 
@@ -96,9 +100,9 @@ class BatchStream:
         if watch.falls_silent():
             self.tell(Waiting(f"{self.kind.capabilities.name} has not answered for {SILENCE:.0f} s", None))
         idle = not self.busy and self.trouble is None  # a batch finds out by itself
-        if idle and watch.trouble is not None:
+        if idle and (watch.trouble is not None or self._due):
             query.stop()
-            raise watch.trouble
+            raise watch.trouble or RenewalDue
 
     def _batch(self, records: DataFrame, number: int) -> None:
         self.busy = True
@@ -117,12 +121,18 @@ class BatchStream:
             self.busy = False
 
     @property
+    def _due(self) -> bool:
+        return monotonic() - self._began > self.renew_after
+
+    @property
     def _for_tasks(self) -> TaskTarget:
         return self.task_target or TaskTarget(self.target)
 
     def _go_on(self) -> None:
         if self.stop.is_set():
             raise Stopped
+        if self._due:
+            raise RenewalDue
         self.before_batch()
 
     def _carry_batch(self, records: DataFrame, number: int) -> BatchDone:

@@ -22,6 +22,7 @@ from fencepost.spec import PipelineSpec, TransformSpec, ValueFormat
 
 NESTED = (ArrayType, MapType, StructType, VariantType)
 ALWAYS = ("key", "value", "timestamp", FROM)
+RECORD = ("key", "value", "headers", "timestamp", FROM)  # for a sink that takes records
 PLACE = ("topic", "partition", "offset")
 
 
@@ -49,9 +50,10 @@ class Transform:
         if self.shape.arrow:
             return made
         offset = f.col(f"{FROM}.offset")
+        place = [offset.alias(FROM)] if self.shape.provenance else []
         if self.shape.tombstones:
-            return _flattened(made, [f.struct(offset, f.col(f"{FROM}.tombstone")).alias(FROM)])
-        return _flattened(made, [offset.alias(FROM)] if self.shape.provenance else [])
+            place = [f.struct(offset, f.col(f"{FROM}.tombstone")).alias(FROM)]
+        return _flattened(made, place) if self.shape.flat else _with_place(made, place)
 
     def for_stage(self, made: DataFrame) -> DataFrame:
         """The same for tasks that hold rows of any partition."""
@@ -76,13 +78,18 @@ def resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Tra
 def _resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Transform:
     transform, folder = spec.transform, spec.folder
     source = replace(source, tombstones=_deletes(spec))
+    records = spec.sink.kind.capabilities.records
+    source = replace(source, headers=source.headers or (records and transform is None), records=records)
     made = _on_spark(source.events(source.empty(spark)), transform, folder, source)
     require_stateless(stateful_operator(made) or _stateful_on_a_stream(spark, spec, source))
     _require_place(made)
     arrow = FunctionName(transform.arrow, folder) if transform and transform.arrow else None
-    on_spark = to_arrow_schema(made.schema) if arrow else pa.schema([_arrow_field(made, name) for name in made.columns])
+    as_it_is = arrow or records
+    on_spark = (
+        to_arrow_schema(made.schema) if as_it_is else pa.schema([_arrow_field(made, name) for name in made.columns])
+    )
     most = MOST_POISON if spec.brake is None else MOST_ASIDE
-    plain = RowShape(provenance=False, arrow=arrow, most_bad=most).tried(on_spark)
+    plain = RowShape(provenance=False, arrow=arrow, flat=not records, most_bad=most).tried(on_spark)
     carried = plain.made or on_spark
     carries_provenance = FROM in carried.names
     provenance = carries_provenance and spec.sink.options.provenance
@@ -143,7 +150,11 @@ def _as_it_is(events: DataFrame, source: KafkaSource) -> list[str]:
     if source.spec.value is ValueFormat.JSON and source.spec.fields:
         start = events.columns.index(FROM)
         return [*events.columns[start + 1 :], FROM]
-    return list(ALWAYS)
+    return list(RECORD if source.records else ALWAYS)
+
+
+def _with_place(made: DataFrame, place: list[Column]) -> DataFrame:
+    return made.select(*(f.col(f"`{name}`") for name in made.columns if name != FROM), *place)
 
 
 def _flattened(made: DataFrame, place: list[Column]) -> DataFrame:

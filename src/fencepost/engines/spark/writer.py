@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -22,6 +21,7 @@ from fencepost.errors import FencepostError, InputCut
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Tenure
 from fencepost.rows.shape import RowShape
+from fencepost.rows.spool import read_ahead
 from fencepost.sinks.kind import Store
 
 RESULT_SCHEMA = "topic string, partition int, outcome string"  # the outcome as JSON
@@ -74,7 +74,7 @@ class PartitionWriter(InTask):
             store = store_for(self.target, self.tenure)
             made = self.shape.rows(partition, whole(batches))
             if self.guarantee is Guarantee.AT_MOST_ONCE:
-                made = read_ahead(made)
+                made = read_ahead(made)  # one that fails on the way costs nothing before a position moves
             batch = Batch({partition: span}, chain([aside] if aside else [], made), self.tenure)
             return deliver(self.guarantee, batch, store, store, self.see)
 
@@ -82,20 +82,6 @@ class PartitionWriter(InTask):
             [{"topic": partition.topic, "partition": partition.partition, "outcome": self.tell(carry)}],
             schema=pa.schema({"topic": pa.string(), "partition": pa.int32(), "outcome": pa.string()}),
         )
-
-
-def read_ahead(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, when the last one is there: one that fails on the way costs nothing before a position moves."""
-    kept = tempfile.TemporaryFile()  # noqa: SIM115 (it goes with whoever reads it)
-    writer = None
-    for part in rows:
-        writer = writer or pa.ipc.new_stream(kept, part.schema)
-        writer.write_batch(part)
-    if writer is None:
-        return iter(())
-    writer.close()
-    kept.seek(0)
-    return iter(pa.ipc.open_stream(kept))
 
 
 def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

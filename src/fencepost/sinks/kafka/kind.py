@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -13,17 +13,21 @@ from confluent_kafka import Message
 
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster
+from fencepost.kafka.limits import limits
 from fencepost.kafka.names import require_topic
 from fencepost.kafka.topics import topic_id_and_partitions
 from fencepost.rules.producer import Acks, required_producer_settings
 from fencepost.rules.sinks import Capabilities, WritePath
 from fencepost.sinks.auditing import Columns, LandedRecords
 from fencepost.sinks.handlers import Output
+from fencepost.sinks.kafka.last_records import COLUMNS, last_records
 from fencepost.sinks.kafka.options import KafkaOptions
-from fencepost.sinks.kafka.outputs import ORIGIN, Record, require_columns
+from fencepost.sinks.kafka.outputs import ORIGIN, Record, kept_time, require_types
 from fencepost.sinks.kafka.settings import KafkaSettings
 from fencepost.sinks.kafka.store import KafkaStore
 from fencepost.sinks.kind import Fit, SinkJob
+
+OFFSETS_MINUTES = 24 * 60  # where nobody says; brokers' default is a week
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,22 @@ class KafkaTarget:
     as_they_came: bool = False
     origins: bool = True  # each of them says in a header where it came from
     outputs: Callable[[Any], Iterable[Output]] | None = None
+    reuse: bool = True  # a partition's next batch comes to the same store, by and large
 
     def open(self) -> KafkaStore:
         if self.as_they_came:
-            return KafkaStore(self.settings, records=partial(_as_they_came, origins=self.origins))
-        return KafkaStore(self.settings, self.outputs)
+            return KafkaStore(self.settings, records=partial(_as_they_came, origins=self.origins), reuse=self.reuse)
+        return KafkaStore(self.settings, self.outputs, reuse=self.reuse)
+
+    def without_secrets(self) -> tuple[KafkaTarget, Mapping[str, str]]:
+        """Any setting may hold a password; an address alone does not."""
+        kafka = self.settings.kafka
+        if not kafka.keys() - {"bootstrap.servers"}:
+            return self, {}
+        return replace(self, settings=replace(self.settings, kafka={})), kafka
+
+    def with_secrets(self, secrets: Mapping[str, str]) -> KafkaTarget:
+        return replace(self, settings=replace(self.settings, kafka=secrets))
 
 
 class KafkaKind:
@@ -48,7 +63,8 @@ class KafkaKind:
         "kafka",
         frozenset({WritePath.DIRECT}),
         atomic=True,
-        engines=frozenset({"python"}),
+        dead_letters=True,
+        letter_topic=True,
         records=True,
         group_ledger=True,
     )
@@ -58,26 +74,28 @@ class KafkaKind:
         required = required_producer_settings(Guarantee.EXACTLY_ONCE, Acks.QUORUM)
         return {f"producer {one.name}": one.value for one in required if one.value}
 
+    def dead_letters(self, job: SinkJob) -> str:
+        return f"topic {job.letter_topic}"
+
     def columns(self, _job: SinkJob, rows: pa.Schema) -> Mapping[str, str]:
-        require_columns(rows.names)
+        require_types(rows)
         return {column.name: str(column.type) for column in rows}
 
     def fit(self, job: SinkJob, rows: pa.Schema) -> Fit:
-        self._require_topics(job)
+        self._settings(job)
         return Fit(self.columns(job, rows), exists=True)
 
     def prepare(self, job: SinkJob, rows: pa.Schema) -> KafkaTarget:
-        require_columns(rows.names)
-        self._require_topics(job)
-        return KafkaTarget(_settings(job))
+        require_types(rows)
+        return KafkaTarget(self._settings(job), reuse=job.shared)
 
     def ledger(self, job: SinkJob) -> KafkaStore:
         return KafkaStore(_settings(job))
 
     def prepare_records(self, job: SinkJob, rows: pa.Schema) -> KafkaTarget:
-        require_columns(rows.names)
-        self._require_topics(job)
-        return KafkaTarget(_settings(job), as_they_came=True, origins=job.options.provenance)
+        require_types(rows)
+        settings = self._settings(job)
+        return KafkaTarget(settings, as_they_came=True, origins=job.options.provenance, reuse=job.shared)
 
     def output_target(
         self,
@@ -96,24 +114,37 @@ class KafkaKind:
         return KafkaOptions.model_validate({"topic": first, "topics": others})
 
     def what_landed(self, job: SinkJob, _columns: Columns) -> LandedRecords:
-        return LandedRecords(job.options.topic)
+        return LandedRecords(job.options.targets, job.letter_topic)
 
-    def _require_topics(self, job: SinkJob) -> None:
-        """Raises Usage for one that does not exist: nobody makes a topic by writing to it."""
+    def last_rows(self, job: SinkJob, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+        return COLUMNS, last_records(job.kafka, job.options.targets, most)
+
+    def _settings(self, job: SinkJob) -> KafkaSettings:
+        """Raises Usage for a topic that does not exist: nobody makes one by writing to it."""
         with Cluster(job.kafka) as cluster:
-            for topic in job.options.targets:
+            for topic in (*job.options.targets, *([job.letter_topic] if job.letter_topic else [])):
                 topic_id_and_partitions(cluster, topic)
+            return _settings(job).within(limits(cluster))
+
+    def expires_after(self, job: SinkJob) -> float:
+        with Cluster(job.kafka) as cluster:
+            known = limits(cluster)
+        return 60.0 * (known.offsets_minutes if known else OFFSETS_MINUTES)
 
 
 def _settings(job: SinkJob) -> KafkaSettings:
     options: KafkaOptions = job.options
-    return KafkaSettings(job.kafka, job.pipeline, options.targets, ledger_group=options.group)
+    return KafkaSettings(
+        job.kafka, job.pipeline, options.targets, ledger_group=options.group, letters=job.letter_topic or ""
+    )
 
 
 def _as_they_came(messages: list[Message], origins: bool) -> Iterator[Record]:
     parts = (map(Message.value, messages), map(Message.key, messages), repeat(None))
     headers: Iterator[Any] = map(Message.headers, messages)
-    return zip(*parts, map(_origin, messages, headers) if origins else headers, repeat(None), strict=False)
+    own = map(_origin, messages, headers) if origins else headers
+    times = (kept_time(message.timestamp()[1]) for message in messages)
+    return zip(*parts, own, repeat(None), times, strict=False)
 
 
 def _origin(message: Message, headers: list[Any] | None) -> list[Any]:

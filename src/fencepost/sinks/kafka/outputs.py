@@ -9,15 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fencepost.errors import Refused
+from fencepost.errors import Refused, Usage
 from fencepost.sinks.handlers import Output
 
 ORIGIN = "fencepost.from"  # the header that says of what an output was made: topic/partition/offset/n
 PROVENANCE = ("_topic", "_partition", "_offset", "_n")
-COLUMNS = ("value", "key", "topic", "headers", "partition")
+COLUMNS = ("value", "key", "topic", "headers", "partition", "timestamp")
 _PART = 10_000  # rows that are Python objects at one time
 
-Record = tuple[bytes | None, bytes | None, str | None, list[Any] | None, int | None]  # as the fields of `Output`
+# As the fields of `Output`, and the time in milliseconds, 0 for now
+Record = tuple[bytes | None, bytes | None, str | None, list[Any] | None, int | None, int]
 Rows = Iterator[pa.RecordBatch]
 
 
@@ -26,17 +27,25 @@ Records = Callable[[Any], Iterable[Record]]  # the same without an object for ea
 
 
 def from_arrow(rows: Rows) -> Iterator[Output]:
-    """`value`, and where they are there `key`, `topic`, `headers` and `partition`.
+    """`value`, and where they are there `key`, `topic`, `headers`, `partition` and `timestamp`.
 
     The columns `_topic`, `_partition`, `_offset` and `_n` become the header `fencepost.from`. Others are Refused.
     """
-    for value, key, topic, headers, partition in arrow_records(rows):
-        yield Output(value, key, topic, headers or (), partition)
+    for value, key, topic, headers, partition, timestamp in arrow_records(rows):
+        yield Output(value, key, topic, headers or (), partition, timestamp or None)
 
 
 def one_by_one(outputs: Outputs) -> Records:
     """The records of a function that makes outputs."""
-    return lambda rows: ((one.value, one.key, one.topic, list(one.headers), one.partition) for one in outputs(rows))
+    return lambda rows: (
+        (one.value, one.key, one.topic, list(one.headers), one.partition, kept_time(one.timestamp))
+        for one in outputs(rows)
+    )
+
+
+def kept_time(millis: int | None) -> int:
+    """As the driver takes it, to which 0 means now: the first millisecond of all is told as the second."""
+    return 0 if millis is None or millis < 0 else max(millis, 1)
 
 
 def arrow_records(rows: Rows) -> Iterator[Record]:
@@ -60,6 +69,45 @@ def require_columns(names: Collection[str]) -> None:
         )
 
 
+def require_types(rows: pa.Schema) -> None:
+    """Raises Usage for columns that can be no part of a record, before there is one."""
+    try:
+        require_columns(rows.names)
+    except Refused as refused:
+        raise Usage(refused.message, refused.remedy) from refused
+    for name, fits, what, remedy in _TYPES:
+        if name in rows.names and not (pa.types.is_null(kind := rows.field(name).type) or fits(kind)):
+            raise Usage(f"column {name!r} is of type {kind}, but {what}", remedy)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    plain = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
+    return any(is_one(kind) for is_one in (*texts, *plain))
+
+
+def _is_zoned(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None
+
+
+def _is_pairs(kind: pa.DataType) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
+        return False
+    pair = {one.name: one.type for one in kind.value_type}
+    return {"key", "value"} <= pair.keys() and _is_bytes(pair["key"]) and _is_bytes(pair["value"])
+
+
+_TEXT = "make it a text: CAST({} AS STRING)"
+_TYPES: list[tuple[str, Callable[[pa.DataType], bool], str, str]] = [
+    ("value", _is_bytes, "a record holds bytes", _TEXT.format("value")),
+    ("key", _is_bytes, "a record holds bytes", _TEXT.format("key")),
+    ("topic", pa.types.is_string, "a topic's name is a text", _TEXT.format("topic")),
+    ("headers", _is_pairs, "a record has a list of structs with `key` and `value`", "remove it, or fix it"),
+    ("partition", pa.types.is_integer, "a partition is an integer", "make it one: CAST(partition AS INT)"),
+    ("timestamp", _is_zoned, "a record has a time with a zone", "make it one: CAST(timestamp AS TIMESTAMP)"),
+]
+
+
 def _records(part: pa.RecordBatch) -> Iterator[Record]:
     columns = dict(zip(part.schema.names, part.columns, strict=True))
     return zip(
@@ -68,6 +116,7 @@ def _records(part: pa.RecordBatch) -> Iterator[Record]:
         columns["topic"].to_pylist() if "topic" in columns else repeat(None),
         _headers(columns),
         columns["partition"].to_pylist() if "partition" in columns else repeat(None),
+        _times(columns["timestamp"]) if "timestamp" in columns else repeat(0),
         strict=False,
     )
 
@@ -83,6 +132,16 @@ def _bytes(name: str, column: pa.Array) -> list[bytes | None]:
             f"make it a text: CAST({name} AS STRING)",
         ) from error
     return found
+
+
+def _times(column: pa.Array) -> list[int]:
+    if pa.types.is_null(column.type):
+        return [0] * len(column)
+    try:
+        micros = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    except pa.ArrowException as error:
+        raise Refused(f"column 'timestamp' holds what is no time of a record: {error}", "fix the transform") from error
+    return [0 if at is None else kept_time(at // 1000) for at in micros.to_pylist()]
 
 
 def _headers(columns: dict[str, pa.Array]) -> Iterable[list[Any] | None]:

@@ -2,81 +2,112 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Collection, Iterable, Sequence
+from time import monotonic
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from fencepost.errors import Refused, Unreachable
-from fencepost.kafka.errors import outcome_of
+from fencepost.errors import Poison, Refused, Unreachable
+from fencepost.kafka.errors import is_too_large, outcome_of
 from fencepost.kafka.producer import Client
-from fencepost.model import Outcome
+from fencepost.model import Outcome, Span, TopicPartition
 from fencepost.sinks.kafka.outputs import ORIGIN, Record
+from fencepost.sinks.kafka.settings import TIMEOUT, KafkaSettings
 
 # The driver gives the interpreter up for every record: threads that send at the same time hinder each other badly.
 # Waiting for answers and for commits is another matter, and takes most of a transaction's time.
 _FILLING = threading.Lock()
 _SERVE_EVERY = 1000  # records between two looks for answers
 _FULL_SECONDS = 0.05
+_SHARE = 0.8  # of the transaction's time for its records: the rest is for their answers and the commit
+_ORIGIN = re.compile(r"(?P<place>[^/]+/\d+)/(?P<offset>\d{1,19})/\d+")
 
 
 class Sending:
     """One transaction's records, through the client that holds it."""
 
-    def __init__(self, client: Client, topics: Sequence[str]) -> None:
+    def __init__(self, client: Client, settings: KafkaSettings, span: tuple[TopicPartition, Span]) -> None:
+        """Right after the transaction was begun; `span` is what the records were made of."""
         self._client = client
-        self._topics = topics
+        self._settings = settings
+        self._span = span
+        self._until = monotonic() + _SHARE * settings.transaction_ms / 1000
         self._failures: list[KafkaError] = []
 
-    def send(self, records: Iterable[Record]) -> int:
+    def send(self, records: Iterable[Record], topics: Sequence[str]) -> int:
         """How many there were. Waits while the queue is full, and in the end for every answer.
 
-        Raises Refused for a record that the brokers will never take, Fenced, Unreachable.
+        Those that name no topic go to the first. Raises Refused for a record that the brokers will never take, Poison
+        where it is known of what it was made, Fenced, Unreachable.
         """
         with _FILLING:
-            count = self._fill(records)
+            count = self._fill(records, topics)
         self._client.drain(lambda: bool(self._failures))
         self._stop_at_failure()
         return count
 
-    def _fill(self, records: Iterable[Record]) -> int:
-        default, allowed = self._topics[0], frozenset(self._topics)
+    def _fill(self, records: Iterable[Record], topics: Sequence[str]) -> int:
+        default, allowed = topics[0], frozenset(topics)
         produce, failed = self._client.produce, self._failed
         count = 0
-        for value, key, named, headers, number in records:
+        for value, key, named, headers, number, time in records:
             topic = default if named is None else named
             if topic not in allowed:
                 raise _stranger(topic, allowed)
             partition = -1 if number is None else number
             try:
-                if headers is None:  # named arguments cost as much as the rest of the call
-                    produce(topic, value, key, partition, failed)
-                else:
-                    produce(topic, value, key, partition, failed, headers=headers)
+                # without names, which cost as much as the rest of the call
+                produce(topic, value, key, partition, failed, None, time, headers)
             except (BufferError, KafkaException):
-                self._insist(topic, value, key, partition, headers)
+                self._insist(topic, value, key, partition, headers, time)
             count += 1
             if count % _SERVE_EVERY == 0:
                 self._client.poll()
                 self._stop_at_failure()
+                self._stop_in_time(count)
         return count
 
+    def _stop_in_time(self, count: int) -> None:
+        """What the brokers would abort is given up before: then it is known what became of it."""
+        if monotonic() > self._until:
+            seconds = self._settings.transaction_ms / 1000
+            raise Unreachable(
+                f"{self._span[0]} {self._span[1]}: after {_SHARE:.0%} of {TIMEOUT} ({seconds:g} s) only {count:,} "
+                "records were sent: nothing of the batch is written, and it is done again",
+                f"set batch: {{records: {max(count // 2, 1)}}} if that goes on",
+            )
+
     def _insist(
-        self, topic: str, value: bytes | None, key: bytes | None, partition: int, headers: list[Any] | None
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int, headers: list[Any] | None, time: int
     ) -> None:
         while True:
             try:
-                self._client.produce(topic, value, key, partition, self._failed, headers=headers)
+                self._client.produce(topic, value, key, partition, self._failed, timestamp=time, headers=headers)
                 return
             except BufferError:
                 self._client.poll(_FULL_SECONDS)
                 self._stop_at_failure()
             except KafkaException as error:
                 trouble = self._client.trouble(error)
-                if isinstance(trouble, Refused):
-                    raise Refused(f"topic {topic}{_of(headers)}: {trouble.message}", trouble.remedy) from error
-                raise trouble from error
+                if not isinstance(trouble, Refused):
+                    raise trouble from error
+                offset = self._offset_of(headers)
+                if is_too_large(error.args[0]) and topic != self._settings.letters and offset is not None:
+                    raise Poison(str(self._span[0]), [(offset, f"topic {topic}: {trouble.message}")]) from error
+                raise Refused(f"topic {topic}{_of(headers)}: {trouble.message}", trouble.remedy) from error
+
+    def _offset_of(self, headers: list[Any] | None) -> int | None:
+        """Of the source record, where the output says of which it was made."""
+        place, span = self._span
+        name, origin = headers[0] if headers else ("", b"")
+        found = _ORIGIN.fullmatch(origin.decode(errors="replace")) if name == ORIGIN and origin else None
+        if found is None or found["place"] != str(place):
+            return None
+        offset = int(found["offset"])
+        return offset if span.start <= offset < span.end else None
 
     def _failed(self, error: KafkaError | None, _message: Message) -> None:
         """Called only for failures (delivery.report.only.error)."""
@@ -103,5 +134,5 @@ def _stranger(topic: str, allowed: Collection[str]) -> Refused:
 
 def _of(headers: list[Any] | None) -> str:
     """Of which source record it is, where it says so."""
-    origin = dict(headers or ()).get(ORIGIN)
-    return f", the output of {origin.decode()}" if origin else ""
+    name, origin = headers[0] if headers else ("", b"")
+    return f", the output of {origin.decode(errors='replace')}" if name == ORIGIN and origin else ""

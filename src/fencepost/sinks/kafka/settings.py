@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.config.producer import Declaration
+from fencepost.kafka.limits import LONGEST_TRANSACTION, Limits
 from fencepost.kafka.names import group_of
 from fencepost.model import TopicPartition
 
@@ -16,6 +17,7 @@ from fencepost.model import TopicPartition
 # It costs little, because whoever takes a partition over ends what its predecessor left open at once. Only where
 # nobody comes after a crash do readers of the target wait for so long.
 TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+TIMEOUT = "transaction.timeout.ms"
 QUEUE_RECORDS = 500_000  # kilobytes limit it too: small records should not wait for each other
 STATISTICS_MS = (
     25  # how long a transaction may wait to learn whether the last one's end was repeated; each costs 0.1 ms
@@ -31,6 +33,8 @@ class KafkaSettings:
     topics: tuple[str, ...]  # the targets; the first is where an output goes that names none
     prefix: str = ""  # of the group and of the transactional ids, where the cluster's ACLs go by prefix
     ledger_group: str = ""  # the group that keeps the positions, where it is not the pipeline's own
+    letters: str = ""  # the topic for dead letters, if there is one
+    longest_ms: int = 0  # what the brokers allow for a transaction; 0: not known yet
 
     def __post_init__(self) -> None:
         if not self.topics:
@@ -50,12 +54,29 @@ class KafkaSettings:
         """
         return f"{self.prefix}{pipeline}:{source.topic}:{source.partition}"
 
+    @property
+    def transaction_ms(self) -> int:
+        """How long a transaction may take before the brokers abort it."""
+        usual = min(TRANSACTION_TIMEOUT_MS, self.longest_ms or TRANSACTION_TIMEOUT_MS)
+        return int(self.kafka.get(TIMEOUT, usual))
+
+    def within(self, limits: Limits | None) -> KafkaSettings:
+        """The same on brokers with these limits; None: they do not say. Raises Usage for a time that is too long."""
+        most = limits.transaction_ms if limits else TRANSACTION_TIMEOUT_MS
+        known = replace(self, longest_ms=most)
+        if limits is not None and known.transaction_ms > most:
+            raise Usage(
+                f"kafka: {TIMEOUT} is {known.transaction_ms}, but the brokers allow {most} ({LONGEST_TRANSACTION})",
+                f"set it to {most} at most, or remove it",
+            )
+        return known
+
     def producer(self, transactional_id: str) -> dict[str, Any]:
         """librdkafka's settings for one source partition's producer."""
         declared = Declaration.of(Guarantee.EXACTLY_ONCE, None, transactional_id, delivery_reports=False).settings(
             self.kafka
         )
-        usual = {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
+        usual = {TIMEOUT: self.transaction_ms}
         if "queue.buffering.max.messages" not in self.kafka:
             declared |= {"queue.buffering.max.messages": QUEUE_RECORDS}
         return {**usual, **declared, "statistics.interval.ms": STATISTICS_MS}

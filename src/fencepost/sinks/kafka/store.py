@@ -11,11 +11,15 @@ from uuid import UUID, uuid4
 from fencepost import fence
 from fencepost.errors import Rewound, Unreachable, Usage
 from fencepost.fence import StoredPosition
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.limits import limits
 from fencepost.kafka.producer import Client
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.rows.spool import read_ahead
 from fencepost.sinks.kafka import takeover
 from fencepost.sinks.kafka.fenced_producer import FencedProducer, telling
 from fencepost.sinks.kafka.ledger import Group, Held, offset_of
+from fencepost.sinks.kafka.letters import Apart, apart, letter_records
 from fencepost.sinks.kafka.outputs import Outputs, Records, arrow_records, one_by_one
 from fencepost.sinks.kafka.sending import Sending
 from fencepost.sinks.kafka.settings import KafkaSettings
@@ -28,10 +32,20 @@ class KafkaStore:
     """
 
     def __init__(
-        self, settings: KafkaSettings, outputs: Outputs | None = None, records: Records = arrow_records
+        self,
+        settings: KafkaSettings,
+        outputs: Outputs | None = None,
+        records: Records = arrow_records,
+        *,
+        reuse: bool = True,
     ) -> None:
-        """`outputs`, or `records`, makes of a batch's rows what is written."""
+        """`outputs`, or `records`, makes of a batch's rows what is written.
+
+        `reuse`: a producer is kept for its partition's next batch. Not where that may come to another process, as
+        Spark's tasks do: what this one remembers of the position would be wrong by then.
+        """
         self.settings = settings
+        self._reuse = reuse
         self._records = one_by_one(outputs) if outputs else records
         self._groups: dict[str, Group] = {}
         self._producers: dict[tuple[str, TopicPartition], FencedProducer] = {}
@@ -40,18 +54,21 @@ class KafkaStore:
 
     def write(self, batch: Batch[Any]) -> Landed:
         """Rows in a transaction of their own: for the two guarantees that take two steps."""
-        producer = self._producer(batch)
+        producer, rows = self._producer(batch), self._ahead(batch)
         try:
             producer.ready()
             with producer.transaction() as client:
-                return self._send(client, batch)
+                landed = self._send(client, rows)
+            self._spare(producer)
+            return landed
         except Rewound as displaced:  # nothing is written: after an advance that is a loss, and must be heard of
             raise Unreachable(displaced.message, displaced.remedy) from displaced
 
     @contextmanager
     def transaction(self, batch: Batch[Any]) -> Iterator[KafkaTransaction]:
+        rows = self._ahead(batch)
         with self._own_transaction(batch) as client:
-            yield KafkaTransaction(self, client)
+            yield KafkaTransaction(self, client, rows)
 
     # -- the ledger
 
@@ -68,6 +85,7 @@ class KafkaStore:
 
         After a commit without an answer the transactional.id is taken again first: that decides it.
         """
+        self._spare(self._producer(batch))
         return fence.landed(self._held(batch), batch)
 
     def advance(self, batch: Batch[Any]) -> None:
@@ -83,6 +101,7 @@ class KafkaStore:
         with producer.transaction() as client, telling():
             client.send_offsets([offset_of(partition, back)], self._group(batch.tenure.pipeline).metadata)
         producer.learn(back)
+        self._spare(producer)
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         group = self._group(pipeline)
@@ -179,6 +198,9 @@ class KafkaStore:
     def _producer_of(self, pipeline: str, partition: TopicPartition) -> FencedProducer:
         key = (pipeline, partition)
         if key not in self._producers:
+            if not self.settings.longest_ms:
+                with Cluster(self.settings.kafka) as cluster:
+                    self.settings = self.settings.within(limits(cluster))
             name = self.settings.transactional_id(pipeline, partition)
             self._producers[key] = FencedProducer(self.settings.producer(name))
         return self._producers[key]
@@ -191,7 +213,15 @@ class KafkaStore:
         forgotten: Collection[TopicPartition] = (),
     ) -> Held:
         producers = {partition: self._producer_of(pipeline, partition) for partition in partitions}
-        return takeover.claim(self._group(pipeline), producers, change, forgotten)
+        held = takeover.claim(self._group(pipeline), producers, change, forgotten)
+        for producer in producers.values():
+            self._spare(producer)
+        return held
+
+    def _spare(self, producer: FencedProducer) -> None:
+        """Nothing of it is open: end its client, unless it is kept for the next transaction."""
+        if not self._reuse and producer.taken:
+            producer.leave()
 
     # -- one batch
 
@@ -220,10 +250,22 @@ class KafkaStore:
         with producer.transaction() as client:
             yield client
         producer.learn(replace(held[partition], position=span.end))
+        self._spare(producer)
 
-    def _send(self, client: Client, batch: Batch[Any]) -> Landed:
+    def _ahead(self, batch: Batch[Any]) -> Apart:
+        """The batch's rows, read before its transaction begins: a transform may take longer than that has time."""
+        letters, rows = apart(batch.rows)
+        if self._records is arrow_records:
+            rows = read_ahead(rows)
+        elif letters is not None:
+            rows = list(rows)  # the client's messages
+        return Apart(batch.only_span(), letters, rows)
+
+    def _send(self, client: Client, rows: Apart) -> Landed:
+        sending = Sending(client, self.settings, rows.span)
         with telling():
-            return Landed(rows=Sending(client, self.settings.topics).send(self._records(batch.rows)))
+            dead = sending.send(letter_records(rows.letters, self.settings.letters), [self.settings.letters])
+            return Landed(sending.send(self._records(rows.rows), self.settings.topics), dead)
 
     def _move(self, client: Client, batch: Batch[Any]) -> None:
         partition, span = batch.only_span()
@@ -236,12 +278,14 @@ class KafkaStore:
 class KafkaTransaction:
     """Records and the source's position, read together or not at all."""
 
-    def __init__(self, store: KafkaStore, client: Client) -> None:
+    def __init__(self, store: KafkaStore, client: Client, rows: Apart) -> None:
         self._store = store
         self._client = client
+        self._rows = rows
 
-    def write(self, batch: Batch[Any]) -> Landed:
-        return self._store._send(self._client, batch)
+    def write(self, _batch: Batch[Any]) -> Landed:
+        """The batch for which it was opened: its rows are at hand."""
+        return self._store._send(self._client, self._rows)
 
     def advance(self, batch: Batch[Any]) -> None:
         self._store._move(self._client, batch)

@@ -1,0 +1,224 @@
+"""Kafka through Spark into Kafka: the fenced path against Spark's own Kafka sink.
+
+Every round runs each contender once over the same topic, with the same settings of the source and no transform, in an
+order that rotates. A ratio is the median over the rounds of (the other's time / the fenced time): more than 1 means
+that the fenced path is faster. Those of batches of 1,000 rows are the fenced time / the other's: less is better.
+
+    python -m bench.spark_kafka [--quick] [--format json] [--records N] [--rounds N] [--memory]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import psutil
+from bench.spark_postgres import CHECKPOINTS, PARTITIONS, PeakMemory, note
+from pyspark.sql import SparkSession
+
+from fencepost.engines.spark.session import FIXED, open_session
+from fencepost.engines.spark.source import KafkaSource
+from fencepost.engines.spark.stream import BatchStream
+from fencepost.engines.spark.transform import Transform, resolve
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.topic_reader import read_committed
+from fencepost.kafka.topics import TopicRequest, create_topic, delete_topic
+from fencepost.local import Stack
+from fencepost.model import TopicPartition
+from fencepost.producing.sending import Event, send
+from fencepost.sinks.kafka.kind import KIND
+from fencepost.spec import PipelineSpec
+
+TUNED = {"kafka.linger.ms": "20", "kafka.batch.size": str(256 << 10), "kafka.compression.type": "lz4"}
+DEFAULT_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+
+
+@dataclass
+class Bench:
+    """One stack, one session, one topic."""
+
+    stack: Stack
+    spark: SparkSession
+    topic: str
+    records: int
+    others: set[int]  # processes that are not the job's
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        return {"bootstrap.servers": self.stack.bootstrap_servers}
+
+    def spec(self, target: str, settings: dict[str, str] | None = None) -> PipelineSpec:
+        return PipelineSpec.model_validate(
+            {
+                "name": target,
+                "guarantee": "exactly-once",
+                "kafka": self.kafka | (settings or {}),
+                "source": {"topic": self.topic},
+                "sink": {"format": "kafka", "options": {"topic": target}},
+            }
+        )
+
+    def transform(self, spec: PipelineSpec, batch: int | None = None) -> Transform:
+        return resolve(self.spark, spec, KafkaSource(spec.source, spec.kafka, batch or spec.batch.records))
+
+    @contextmanager
+    def fresh_topic(self) -> Iterator[str]:
+        target = f"out-{uuid4().hex[:8]}"
+        with Cluster(self.kafka) as cluster:
+            create_topic(cluster, TopicRequest(target, PARTITIONS))
+            try:
+                yield target
+                found = sum(1 for _ in read_committed(self.kafka, target))
+                assert found == self.records, found
+            finally:
+                delete_topic(cluster, target)
+
+    # -- the contenders, each over the whole topic: the times of its batches
+
+    def fenced(self, batch: int | None = None, settings: dict[str, str] | None = None) -> list[float]:
+        with self.fresh_topic() as name:
+            spec = self.spec(name, settings)
+            transform = self.transform(spec, batch)
+            target = KIND.prepare(spec.job, transform.columns)
+            with closing(target.open()) as store:
+                tenure = store.take_over(spec.name, uuid4(), self._first(), {})
+            marks: list[float] = []
+            stream = BatchStream(
+                self.spark, transform, spec.guarantee, KIND, target, tenure, lambda _: marks.append(perf_counter())
+            )
+            marks.append(perf_counter())
+            stream.carry(once=True, every="0 seconds")
+            marks[-1] = perf_counter()  # the end of the query belongs to its last batch
+            return [after - before for before, after in pairwise(marks)]
+
+    def own_sink(self, batch: int | None = None, settings: dict[str, str] | None = None) -> list[float]:
+        """Spark's Kafka sink, as a stream's own; its batches by Spark's own measure where there are several."""
+        with self.fresh_topic() as name:
+            transform = self.transform(self.spec(name), batch)
+            rows = transform.source.stream(self.spark, self._first()).select("key", "value", "headers")
+            options = {"kafka.bootstrap.servers": self.stack.bootstrap_servers, "topic": name, **(settings or {})}
+            with tempfile.TemporaryDirectory() as folder, self._default_checkpoints():
+                writer = rows.writeStream.format("kafka").options(**options)
+                begun = perf_counter()
+                query = writer.option("checkpointLocation", Path(folder).as_uri()).trigger(availableNow=True).start()
+                query.awaitTermination()
+                whole = perf_counter() - begun
+                if batch is None:
+                    return [whole]
+                told = [one["durationMs"]["triggerExecution"] / 1000 for one in query.recentProgress]
+                return told or [whole]
+
+    def empty(self, batch: int) -> list[float]:
+        """foreachBatch that does nothing."""
+        marks: list[float] = []
+        transform = self.transform(self.spec("nowhere"), batch)
+        with tempfile.TemporaryDirectory() as folder, self._default_checkpoints():
+            stream = transform.source.stream(self.spark, self._first())
+            writer = stream.writeStream.foreachBatch(lambda _rows, _number: marks.append(perf_counter()))
+            marks.append(perf_counter())
+            query = writer.option("checkpointLocation", Path(folder).as_uri()).trigger(availableNow=True).start()
+            query.awaitTermination()
+        return [after - before for before, after in pairwise(marks)]
+
+    @contextmanager
+    def _default_checkpoints(self) -> Iterator[None]:
+        self.spark.conf.set(CHECKPOINTS, DEFAULT_CHECKPOINTS)
+        try:
+            yield
+        finally:
+            self.spark.conf.set(CHECKPOINTS, FIXED[CHECKPOINTS])
+
+    def _first(self) -> dict[TopicPartition, int]:
+        return {TopicPartition(self.topic, number): 0 for number in range(PARTITIONS)}
+
+
+def compare(bench: Bench, rounds: int) -> dict[str, float]:
+    contenders: dict[str, Callable[[], float]] = {
+        "fenced": lambda: sum(bench.fenced()),
+        "spark_sink": lambda: sum(bench.own_sink()),
+        "spark_sink_tuned": lambda: sum(bench.own_sink(settings=TUNED)),
+    }
+    for contender in contenders.values():  # warm: classes loaded, code compiled, workers forked
+        contender()
+    ratios: dict[str, list[float]] = {name: [] for name in contenders if name != "fenced"}
+    for number in range(rounds):
+        names = list(contenders)
+        order = names[number % len(names) :] + names[: number % len(names)]
+        times = {name: contenders[name]() for name in order}
+        note(f"round {number + 1} of {rounds}: " + ", ".join(f"{name} {times[name]:.2f} s" for name in names))
+        for name, found in ratios.items():
+            found.append(times[name] / times["fenced"])
+    return {name: round(statistics.median(found), 3) for name, found in ratios.items()}
+
+
+def small_batches(bench: Bench, size: int) -> dict[str, float]:
+    """Medians of all but the first."""
+    fenced, own, empty = (
+        statistics.median(times[1:] or times) for times in (bench.fenced(size), bench.own_sink(size), bench.empty(size))
+    )
+    note(f"a batch of {size:,}: fenced {fenced:.3f} s, Spark's sink {own:.3f} s, empty foreachBatch {empty:.3f} s")
+    return {
+        "batch_of_1000_over_spark_sink": round(fenced / own, 2),
+        "batch_of_1000_over_empty_foreachBatch": round(fenced / empty, 2),
+    }
+
+
+def _bench(stack: Stack, spark: SparkSession, records: int, others: set[int]) -> Bench:
+    topic = f"bench-{uuid4().hex[:8]}"
+    kafka = {"bootstrap.servers": stack.bootstrap_servers}
+    with Cluster(kafka) as cluster:
+        create_topic(cluster, TopicRequest(topic, PARTITIONS))
+    body = "x" * 100
+    events = (
+        Event(f'{{"id": {number}, "body": "{body}"}}'.encode(), key=str(number).encode(), partition=number % PARTITIONS)
+        for number in range(records)
+    )
+    sent = send(kafka, topic, events)
+    assert sent.all_acked, sent
+    return Bench(stack, spark, topic, records, others)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="20,000 records, two rounds")
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--memory", action="store_true", help="also the peak memory at five times as many records")
+    given = parser.parse_args()
+    records, rounds = (20_000, 2) if given.quick else (given.records, given.rounds)
+    result: dict[str, Any] = {"records": records, "rounds": rounds}
+    with Stack.temporary() as stack:
+        others = {process.pid for process in psutil.Process().children()}
+        with open_session("bench", {"spark.master": "local[2]"}) as spark:
+            bench = _bench(stack, spark, records, others)
+            note(f"{records:,} records of about 120 bytes in {PARTITIONS} partitions")
+            result["ratios"] = compare(bench, rounds)
+            small = _bench(stack, spark, 6_000 if given.quick else 30_000, others)
+            result["ratios"] |= small_batches(small, 1_000)
+            if given.memory:
+                with PeakMemory(others) as one:
+                    bench.fenced()
+                five = _bench(stack, spark, 5 * records, others)
+                with PeakMemory(others) as five_times:
+                    five.fenced()
+                result["ratios"]["peak_memory_at_5x"] = round(five_times.peak / one.peak, 2)
+    if given.format == "json":
+        print(json.dumps(result))
+    else:
+        for name, ratio in result["ratios"].items():
+            print(f"{name:40} {ratio}")
+
+
+if __name__ == "__main__":
+    main()
