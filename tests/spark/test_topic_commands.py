@@ -54,9 +54,10 @@ def test_plan_status_positions_peek_and_audit_of_every_target(flow: TopicFlow) -
     for id_ in range(20):
         value = b"bad" if id_ == 5 else json.dumps({"id": id_, "s": str(id_)}).encode()
         headers: dict[str, Any] = {EVENT_ID: f"e/{id_}"}
-        producer.produce(flow.name, value, key=str(id_), partition=id_ % 2, headers=headers)
+        place: dict[str, Any] = {"partition": id_ % 2, "timestamp": 1_700_000_000_000 + id_}
+        producer.produce(flow.name, value, key=str(id_), headers=headers, **place)
     assert producer.flush(60) == 0
-    query = f"SELECT s AS value, headers, IF(id % 2 = 0, '{other}', NULL) AS topic, _from FROM events"
+    query = f"SELECT s AS value, headers, timestamp, IF(id % 2 = 0, '{other}', NULL) AS topic, _from FROM events"
     parts: dict[str, Any] = {
         "transform": {"sql": query},
         "options": {"topics": [other]},
@@ -81,7 +82,7 @@ def test_plan_status_positions_peek_and_audit_of_every_target(flow: TopicFlow) -
     found = json.loads(out)
     assert (code, found["verdict"], found["landed"], found["lost"]) == (0, "holds", 19, 0), (out, err)
     assert found["hops"][-1]["dead"] == 1, found
-    code, out, err = command("receipt", "--spec", spec, "0", "3")
+    code, out, err = command("receipt", "--spec", spec, "--partition", "0", "--offset", "3")
     assert code == 2
     assert "sink 'kafka' cannot" in err
 

@@ -135,7 +135,12 @@ class KafkaKind:
 def _settings(job: SinkJob) -> KafkaSettings:
     options: KafkaOptions = job.options
     return KafkaSettings(
-        job.kafka, job.pipeline, options.targets, ledger_group=options.group, letters=job.letter_topic or ""
+        job.kafka,
+        job.pipeline,
+        options.targets,
+        ledger_group=options.group,
+        letters=job.letter_topic or "",
+        most_bad=job.most_bad,
     )
 
 

@@ -145,13 +145,18 @@ def _times(column: pa.Array) -> list[int]:
 
 
 def _headers(columns: dict[str, pa.Array]) -> Iterable[list[Any] | None]:
-    own = [_pairs(headers) for headers in columns["headers"].to_pylist()] if "headers" in columns else None
+    given = columns.get("headers")
+    own = [_pairs(headers) for headers in given.to_pylist()] if given is not None and _holds_any(given) else None
     origins = _origins(columns)
     if origins is None:
         return own if own is not None else repeat(None)
     if own is None:
         return ([(ORIGIN, origin)] for origin in origins)
     return ([(ORIGIN, origin), *theirs] for origin, theirs in zip(origins, own, strict=True))
+
+
+def _holds_any(column: pa.Array) -> bool:
+    return bool(column.null_count < len(column))
 
 
 def _pairs(headers: Any) -> list[tuple[str, str | bytes | None]]:

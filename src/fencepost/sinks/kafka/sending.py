@@ -36,6 +36,7 @@ class Sending:
         self._span = span
         self._until = monotonic() + _SHARE * settings.transaction_ms / 1000
         self._failures: list[KafkaError] = []
+        self._bad: list[tuple[int, str]] = []  # source records of which an output is too large
 
     def send(self, records: Iterable[Record], topics: Sequence[str]) -> int:
         """How many there were. Waits while the queue is full, and in the end for every answer.
@@ -45,6 +46,8 @@ class Sending:
         """
         with _FILLING:
             count = self._fill(records, topics)
+        if self._bad:
+            raise Poison(str(self._span[0]), self._bad)
         self._client.drain(lambda: bool(self._failures))
         self._stop_at_failure()
         return count
@@ -96,8 +99,17 @@ class Sending:
                     raise trouble from error
                 offset = self._offset_of(headers)
                 if is_too_large(error.args[0]) and topic != self._settings.letters and offset is not None:
-                    raise Poison(str(self._span[0]), [(offset, f"topic {topic}: {trouble.message}")]) from error
+                    self._note_bad(offset, f"topic {topic}: {trouble.message}")
+                    return
                 raise Refused(f"topic {topic}{_of(headers)}: {trouble.message}", trouble.remedy) from error
+
+    def _note_bad(self, offset: int, why: str) -> None:
+        """One that is too large. The others are sent, in vain, so that all of them are known."""
+        if self._bad and self._bad[-1][0] == offset:
+            return  # another output of the same record
+        self._bad.append((offset, why))
+        if len(self._bad) >= self._settings.most_bad:
+            raise Poison(str(self._span[0]), self._bad)
 
     def _offset_of(self, headers: list[Any] | None) -> int | None:
         """Of the source record, where the output says of which it was made."""

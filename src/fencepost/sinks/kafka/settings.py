@@ -34,6 +34,7 @@ class KafkaSettings:
     prefix: str = ""  # of the group and of the transactional ids, where the cluster's ACLs go by prefix
     ledger_group: str = ""  # the group that keeps the positions, where it is not the pipeline's own
     letters: str = ""  # the topic for dead letters, if there is one
+    most_bad: int = 100  # records that are named at once
     longest_ms: int = 0  # what the brokers allow for a transaction; 0: not known yet
 
     def __post_init__(self) -> None:
