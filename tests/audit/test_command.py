@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from fencepost.audit.request import EngineChoice
 from fencepost.audit.watch import Rounds
 from fencepost.local import Stack
 from fencepost.producing.producer import Producer
+from support.commands import Command, apart, argv, here
 
 EVENTS = range(40)
 
@@ -46,20 +46,15 @@ def spec(shop: Shop, tmp_path: Path) -> Path:
     return path
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "fencepost", *words]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
-
-
-def as_json(*words: str) -> tuple[int, dict[str, Any]]:
-    done = run(*words, "--format", "json")
-    assert done.stdout, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return done.returncode, found
+def as_json(*words: str, how: Command = here) -> tuple[int, dict[str, Any]]:
+    done = how(*words, "--format", "json")
+    assert done.out, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return done.code, found
 
 
 def test_a_pipeline_that_holds(spec: Path) -> None:
-    code, found = as_json("audit", "--spec", str(spec))
+    code, found = as_json("audit", "--spec", str(spec), how=apart)
     assert (code, found["verdict"], found["expected"], found["landed"]) == (0, "holds", 40, 40)
     assert (found["lost"], found["duplicated"], found["phantom"], found["findings"]) == (0, 0, 0, [])
     assert [hop["hop"] for hop in found["hops"]] == ["sender to log", "log to sink"]
@@ -95,17 +90,17 @@ def test_findings_are_cut_and_the_totals_are_not(shop: Shop, spec: Path) -> None
     _, found = as_json("audit", "--spec", str(spec), "--most", "1")
     (first,) = found["findings"]
     assert (first["offset"], first["last_offset"], first["events"], found["lost"]) == (0, 19, 20, 40)
-    text = run("audit", "--spec", str(spec), "--most", "1")
-    assert f"  L2  {shop.name}/0 0 to 19 p:0 to p:38: 20 events, each 0 instead of 1 (forbidden)" in text.stdout
-    assert "... 20 more of 40" in text.stdout
-    assert "log to sink: broken\nexactly-once: broken" in text.stdout
+    text = here("audit", "--spec", str(spec), "--most", "1")
+    assert f"  L2  {shop.name}/0 0 to 19 p:0 to p:38: 20 events, each 0 instead of 1 (forbidden)" in text.out
+    assert "... 20 more of 40" in text.out
+    assert "log to sink: broken\nexactly-once: broken" in text.out
 
 
 def test_ids_that_were_sent_twice_are_the_senders_and_every_record_landed_once(shop: Shop, spec: Path) -> None:
     shop.send(EVENTS)
     shop.carry()
-    text = run("audit", "--spec", str(spec))
-    assert (text.returncode, text.stdout.splitlines()) == (
+    text = here("audit", "--spec", str(spec))
+    assert (text.code, text.out.splitlines()) == (
         0,
         [
             "read 80 = landed 80 + filtered 0 + dead 0",
@@ -126,8 +121,8 @@ def test_a_condition_says_which_events_must_have_a_row(shop: Shop, spec: Path) -
     code, found = as_json(*words)
     assert (code, found["lost"], found["engine"]) == (1, 1, "spark")
     assert [(one["code"], one["offset"]) for one in found["findings"]] == [("L2", 4)]
-    refused = run(*words, "--engine", "python")
-    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    refused = here(*words, "--engine", "python")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
 
 
 def test_a_bare_topic_against_a_topic_and_a_journal(shop: Shop, stack: Stack, tmp_path: Path) -> None:
@@ -180,8 +175,8 @@ def test_what_cannot_be_read_is_undecided_and_wrong_options_are_refused(spec: Pa
     code, found = as_json("audit", "--spec", str(spec))
     assert (code, found["verdict"]) == (5, "inconclusive")
     for words in (["--sink", "somewhere"], [], ["--sink", "topic:x", "--from", "yesterday"]):
-        refused = run("audit", "--bootstrap-server", stack.bootstrap_servers, "--topic", "orders", *words)
-        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+        refused = here("audit", "--bootstrap-server", stack.bootstrap_servers, "--topic", "orders", *words)
+        assert (refused.code, refused.err.count("\n")) == (2, 1), refused.err
 
 
 def test_receipts(shop: Shop, spec: Path) -> None:
@@ -196,7 +191,7 @@ def test_receipts(shop: Shop, spec: Path) -> None:
     shop.send([40])
     code, found = as_json("receipt", "--spec", str(spec), "--id", "p:40")
     assert (code, found["receipt"], found["behind"]) == (5, "waiting", 1)
-    assert run("receipt", "--spec", str(spec)).returncode == 2
+    assert here("receipt", "--spec", str(spec)).code == 2
 
 
 def test_a_running_audit_compares_only_what_is_new_and_adds_up(shop: Shop) -> None:
@@ -243,8 +238,8 @@ def test_a_running_audit_says_what_it_left_open_and_what_it_did_not_check(shop: 
 
 
 def test_a_running_audit_speaks_when_something_changes_and_ends_when_it_is_broken(shop: Shop, spec: Path) -> None:
-    argv = [sys.executable, "-m", "fencepost", "audit", "--spec", str(spec), "--every", "200ms", "--format", "json"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as running:
+    words = ("audit", "--spec", spec, "--every", "200ms", "--format", "json")
+    with subprocess.Popen(argv(*words), stdout=subprocess.PIPE, text=True) as running:
         guard = threading.Timer(120, running.kill)
         guard.start()
         try:
@@ -274,7 +269,7 @@ def test_what_a_pipeline_into_a_topic_has_not_read_yet_is_not_lost(stack: Stack,
     shop.send(EVENTS, partition=0)
     code, found = as_json("audit", "--spec", str(path))
     assert (code, found["lost"]) == (5, 0)  # it has never run
-    assert run("run", "--once", "--spec", str(path)).returncode == 0
+    assert here("run", "--once", "--spec", str(path)).code == 0
     shop.send([1001, 1002, 1003], partition=0)
     code, found = as_json("audit", "--spec", str(path))
     assert (code, found["verdict"], found["lost"], found["hops"][-1]["waiting"]) == (0, "holds", 0, 4), (

@@ -1,15 +1,10 @@
-"""Commands as a person runs them: real processes, with what they print and how they end."""
+"""Commands against brokers of several kinds, with what they print and how they end."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -20,57 +15,19 @@ from cluster.tokens import TokenPlace, token_place
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        assert self.code == 0, self
-        return json.loads(self.out)
-
-    @property
-    def complaint(self) -> str:
-        """The one line that a failed command leaves."""
-        assert self.out == ""
-        assert self.err.count("\n") == 1, self.err
-        assert self.err.startswith("fencepost: ")
-        return self.err.strip()
-
-
-Command = Callable[..., Ended]
-
-
-def run(*words: str, env: dict[str, str] | None = None) -> Ended:
-    argv = [sys.executable, "-m", "fencepost", *words]
-    ended = subprocess.run(
-        argv,
-        capture_output=True,
-        text=True,
-        timeout=180,  # Spark starts in half a minute beside others
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **(env or {})},
-        check=False,
-    )
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+from support.commands import Command, apart, here
 
 
 @pytest.fixture
 def elsewhere() -> Command:
-    """Run a command that names its own cluster, or none."""
-    return run
+    """Run a command that names its own cluster, or none, as a person does: in a process of its own."""
+    return apart
 
 
 @pytest.fixture
 def fencepost(stack: Stack) -> Command:
     """Run a command against the stack's brokers."""
-    return lambda *words: run(*words, "--bootstrap-server", stack.bootstrap_servers)
+    return lambda *words: here(*words, "--bootstrap-server", stack.bootstrap_servers)
 
 
 @pytest.fixture

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from fencepost.cli import main
+from support import commands
 
 FORESEEN = {0, 1, 2, 3, 4, 5}
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(commands.Ended):
     """A command that ended."""
-
-    code: int
-    out: str
-    err: str
 
     def lines(self) -> list[dict[str, Any]]:
         """Its output as JSON lines, by a parser that takes nothing else."""
@@ -42,19 +36,12 @@ Command = Callable[..., Ended]
 
 
 @pytest.fixture
-def fencepost(capsys: pytest.CaptureFixture[str]) -> Command:
+def fencepost() -> Command:
     def run(*words: object) -> Ended:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(_texts(words))
-        said = capsys.readouterr()
-        return Ended(int(ended.value.code or 0), said.out, said.err)
+        ended = commands.here(*words)
+        return Ended(ended.code, ended.out, ended.err)
 
     return run
-
-
-def _texts(words: Sequence[object]) -> list[str]:
-    return [str(word) for word in words]
 
 
 def _refuse(word: str) -> None:

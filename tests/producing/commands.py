@@ -1,42 +1,46 @@
-"""`fencepost produce` as a process of its own, run to its end or killed on the way."""
+"""`fencepost produce`, run to its end, or as a process of its own that is killed on the way."""
 
 from __future__ import annotations
 
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from fencepost.machine import process
+from support import commands
 
 PATIENCE = 120.0
 
 
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
+class Done(commands.Ended):
     @property
     def totals(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.out.splitlines()[-1])
         return found
 
 
+def produce(servers: str, *arguments: object) -> Done:
+    """In this process."""
+    return _done(commands.here(*_words(servers, *arguments)))
+
+
+def produce_apart(servers: str, *arguments: object, stdin: str = "") -> Done:
+    """In a process of its own, with its own standard input."""
+    return _done(commands.apart(*_words(servers, *arguments), stdin=stdin))
+
+
 def command(servers: str, *arguments: object) -> list[str]:
-    given = [str(argument) for argument in arguments]
-    return [sys.executable, "-m", "fencepost", "produce", "--bootstrap-server", servers, "--format", "json", *given]
+    return commands.argv(*_words(servers, *arguments))
 
 
-def produce(servers: str, *arguments: object, stdin: str = "") -> Done:
-    done = subprocess.run(
-        command(servers, *arguments), input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    return Done(done.returncode, done.stdout, done.stderr)
+def _words(servers: str, *arguments: object) -> list[object]:
+    return ["produce", "--bootstrap-server", servers, "--format", "json", *arguments]
+
+
+def _done(ended: commands.Ended) -> Done:
+    return Done(ended.code, ended.out, ended.err)
 
 
 def produce_until(condition: Callable[[], bool], servers: str, *arguments: object) -> bool:

@@ -24,7 +24,7 @@ from fencepost.producing.events import Event
 from fencepost.producing.resume import ProduceJob, Run
 from fencepost.producing.sources.source import Numbered, Stream, numbered_orders
 from producing.commands import command as words_of
-from producing.commands import produce
+from producing.commands import produce, produce_apart
 from producing.topics import Topics, header
 
 EO = ("--guarantee", "exactly-once")
@@ -89,7 +89,7 @@ def test_without_a_position_a_topic_that_is_not_empty_is_refused(
     topics: Topics, tmp_path: Path, guarantee: str
 ) -> None:
     topic, path = topics.make(), write(tmp_path / "orders.jsonl", range(10))
-    assert produce(topics.servers, "--topic", topic, stdin="somebody else's\n").code == 0
+    assert produce_apart(topics.servers, "--topic", topic, stdin="somebody else's\n").code == 0
     command = ("--topic", topic, "--guarantee", guarantee, "--file", path)
     refused = produce(topics.servers, *command)
     assert refused.code == 1
@@ -101,10 +101,11 @@ def test_without_a_position_a_topic_that_is_not_empty_is_refused(
 
 def test_standard_input_cannot_be_exactly_once_across_a_restart(topics: Topics) -> None:
     topic = topics.make()
-    refused = produce(topics.servers, "--topic", topic, *EO, "--file", "-", stdin="one\n")
+    refused = produce_apart(topics.servers, "--topic", topic, *EO, "--file", "-", stdin="one\n")
     assert refused.code == 2
     assert "cannot be read again" in refused.err
-    taken = produce(topics.servers, "--topic", topic, "--guarantee", "at-least-once", "--file", "-", stdin="one\n\ntwo")
+    words = ("--topic", topic, "--guarantee", "at-least-once", "--file", "-")
+    taken = produce_apart(topics.servers, *words, stdin="one\n\ntwo")
     assert (taken.code, taken.totals["acked"]) == (0, 2)
     assert topics.values(topic) == Counter([b"one", b"two"])
 
@@ -193,7 +194,7 @@ class TestBadInput:
 
     def test_an_unreachable_cluster_is_told(self, tmp_path: Path) -> None:
         servers = f"127.0.0.1:{choose(None, [])}"
-        done = produce(servers, "--topic", "orders", *EO, "--file", write(tmp_path / "a.jsonl", range(1)))
+        done = produce_apart(servers, "--topic", "orders", *EO, "--file", write(tmp_path / "a.jsonl", range(1)))
         assert done.code == 3
         assert servers in done.err
 
