@@ -39,7 +39,7 @@ format: .venv/ready ## Format and fix what can be fixed
 	@$(RUN) ruff check --fix .
 
 proof: .venv/ready ## Run everything, the long proofs too
-	@$(RUN) pytest
+	@$(BIN)/python tests/gate.py --proof
 
 bench: .venv/ready ## Measure; QUICK=1 for a short run
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python "$$file" $(if $(QUICK),--quick) || exit 1; done
