@@ -39,7 +39,7 @@ def _assert_it_runs(flow: SecuredFlow, tokens: TokenPlace, elsewhere: Command, w
     assert [secret for secret in (tokens.secret, *tokens.given) if secret in "".join(said)] == []
 
 
-@pytest.mark.parametrize("words", ["java", "librdkafka"])
+@pytest.mark.parametrize("words", [pytest.param("java", marks=pytest.mark.proof), "librdkafka"])
 def test_the_whole_pipeline_runs_with_tokens(
     flow: SecuredFlow, tokens: TokenPlace, elsewhere: Command, words: str
 ) -> None:

@@ -28,7 +28,6 @@ def _untouched(flow: Flow) -> bool:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.proof
 def test_a_driver_killed_before_its_transaction_leaves_a_stage_that_its_successor_drops(
     flow: Flow, tmp_path: Path
 ) -> None:

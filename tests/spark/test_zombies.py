@@ -15,7 +15,6 @@ LATE = 6_001  # in partition 1, after several record batches
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.proof
 def test_a_stopped_driver_is_fenced_when_it_goes_on_after_its_successor(flow: Flow, tmp_path: Path) -> None:
     """One task stands before its first row, with a connection that nobody ends; the other in the middle of COPY."""
     flow.produce(range(8_000))

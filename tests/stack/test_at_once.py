@@ -55,7 +55,9 @@ def test_stacks_that_start_at_once_do_not_meet_and_the_same_one_starts_once(home
     assert processes_of(other) == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.proof)]
+)
 def test_an_interrupted_start_leaves_nothing_behind(home: Path, number: signal.Signals, code: int) -> None:
     command = begin("up", "--home", str(home))
     assert process.until(lambda: started(home) >= 4, 30)
