@@ -116,7 +116,13 @@ def test_it_passes_the_suites_that_ship(installed: Environment, tmp_path: Path) 
 def test_the_schema_of_the_pipeline_file_has_its_options(installed: Environment) -> None:
     called = [sys.executable, "-m", "fencepost", "spec", "--schema"]
     schema = json.loads(subprocess.run(called, env=installed, capture_output=True, check=True).stdout)
-    assert schema["$defs"]["SinkSpec"]["properties"]["format"]["enum"] == ["postgres", "kafka", "delta", "sqlite"]
+    assert schema["$defs"]["SinkSpec"]["properties"]["format"]["enum"] == [
+        "postgres",
+        "kafka",
+        "delta",
+        "iceberg",
+        "sqlite",
+    ]
     assert schema["$defs"]["sqlite.options"]["properties"].keys() == {"path", "table", "provenance"}
 
 

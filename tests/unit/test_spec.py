@@ -223,8 +223,11 @@ def test_the_template_is_a_pipeline_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sink", "problem"),
     [
-        ("{format: sqlite, options: {table: t}}", "sink.format: one of postgres, kafka, delta, not 'sqlite'"),
-        ("{format: 'postgres ', options: {table: t}}", "sink.format: one of postgres, kafka, delta, not 'postgres '"),
+        ("{format: sqlite, options: {table: t}}", "sink.format: one of postgres, kafka, delta, iceberg, not 'sqlite'"),
+        (
+            "{format: 'postgres ', options: {table: t}}",
+            "sink.format: one of postgres, kafka, delta, iceberg, not 'postgres '",
+        ),
         ("{format: postgres, options: 3}", "sink.options: must hold keys and values"),
         ("postgres", "sink: must hold keys and values"),
     ],

@@ -75,7 +75,7 @@ class AuditRequest:
         """What is asked of the sink."""
         if self.sink is None:
             return None
-        return SinkJob(self.pipeline or "", self.guarantee, self.sink.options, self.kafka)
+        return SinkJob(self.pipeline or "", self.guarantee, self.sink.options, self.kafka, self.spark)
 
     def chosen(self, offsets: int) -> EngineChoice:
         """Spark where the topic is large, or where a condition or a transform needs it."""

@@ -15,11 +15,12 @@ from fencepost.errors import Unreachable, Usage
 from fencepost.machine import java, process
 from fencepost.machine.progress import Progress
 
-Configuration = Literal["broker", "spark", "delta-spark", "tools"]
+Configuration = Literal["broker", "spark", "delta-spark", "iceberg-spark", "tools"]
 CONFIGURATIONS: tuple[Configuration, ...] = (
     "broker",
     "spark",
     "delta-spark",
+    "iceberg-spark",
 )  # what is needed to run; tools are for comparisons
 ALL: tuple[Configuration, ...] = (*CONFIGURATIONS, "tools")
 SETTINGS_VARIABLE = "FENCEPOST_IVY_SETTINGS"

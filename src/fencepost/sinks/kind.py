@@ -38,6 +38,7 @@ class SinkJob:
     guarantee: Guarantee
     options: Any  # of the kind's own model
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)  # the source's cluster; may hold a password
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)  # the session's settings; the same
     dead_letters: bool = False  # bad records are kept beside the target
     letter_topic: str | None = None  # where, if that is a topic
     shared: bool = False  # several processes own parts of the pipeline at once, as a consumer group's members do

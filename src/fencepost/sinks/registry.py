@@ -21,6 +21,7 @@ _OURS = {
     "postgres": "fencepost.sinks.postgres.kind:KIND",
     "kafka": "fencepost.sinks.kafka.kind:KIND",
     "delta": "fencepost.sinks.delta.kind:KIND",
+    "iceberg": "fencepost.sinks.iceberg.kind:KIND",
 }
 _NEEDED = ("capabilities", "options", "settings", "columns", "fit", "prepare", "ledger")
 

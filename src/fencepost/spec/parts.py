@@ -251,6 +251,7 @@ class PipelineSpec(_Part):
             self.guarantee,
             self.sink.options,
             self.kafka,
+            self.spark,
             dead_letters=self.on_error is OnError.DEAD_LETTER,
             letter_topic=self.dead_letters.topic,
             shared=self.engine is EngineName.PYTHON,

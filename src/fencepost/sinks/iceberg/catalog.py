@@ -1,0 +1,147 @@
+"""The catalog, in Spark's words for the session and in pyiceberg's for whoever only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from psycopg import sql
+
+from fencepost.errors import Unreachable, Usage
+from fencepost.sinks.iceberg.options import IcebergOptions
+from fencepost.sinks.postgres.connection import connect, translated
+from fencepost.sinks.postgres.jdbc import jdbc
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+STAGE = "fencepost_stage"  # writes data files, and commits nothing: rewrite_data_files has it for itself
+EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_READ_ALIKE = {"rest", "hive", "glue"}  # pyiceberg takes Iceberg's own names of their settings
+
+
+def spark_settings(options: IcebergOptions, spark: Mapping[str, str]) -> dict[str, str]:
+    """What the session must have besides the user's own. Raises Usage for a catalog that cannot be used."""
+    ours = f"spark.sql.catalog.{options.catalog}"
+    plain = {"spark.sql.extensions": EXTENSIONS, f"spark.sql.catalog.{STAGE}": _class("SparkRewriteTableCatalog")}
+    if options.warehouse is None:
+        _require_declared(options, spark)
+        return {**plain, f"{ours}.cache-enabled": "false"}
+    if settings_of(options, spark):
+        raise Usage(
+            f"catalog {options.catalog!r} is declared twice: by sink.options.warehouse, and under spark by {ours}",
+            "remove one of them",
+        )
+    settings = library_settings(options, spark)
+    return {**plain, ours: SPARK_CATALOG, **{f"{ours}.{name}": value for name, value in settings.items()}}
+
+
+def library_settings(options: IcebergOptions, spark: Mapping[str, str]) -> dict[str, str]:
+    """Of the catalog, in Iceberg's own words."""
+    if options.warehouse is None:
+        return {name: value for name, value in _require_declared(options, spark).items() if name != "class"}
+    url, properties = jdbc(_dsn(options))
+    connection = {name: value for name, value in properties.items() if name != "driver"}
+    connection |= {"ApplicationName": "fencepost-catalog", "currentSchema": options.catalog}
+    return {
+        "type": "jdbc",
+        "uri": url,
+        "warehouse": options.warehouse,
+        "jdbc.schema-version": "V1",
+        "cache-enabled": "false",
+        **{f"jdbc.{name}": value for name, value in connection.items()},
+    }
+
+
+def settings_of(options: IcebergOptions, spark: Mapping[str, str]) -> dict[str, str]:
+    """Of the catalog, as the user declared it for Spark, without Spark's prefix."""
+    ours = f"spark.sql.catalog.{options.catalog}"
+    found = {name.removeprefix(f"{ours}."): value for name, value in spark.items() if name.startswith(f"{ours}.")}
+    return {**({"class": spark[ours]} if ours in spark else {}), **found}
+
+
+def make_schema(options: IcebergOptions) -> None:
+    """The PostgreSQL schema in which the catalog's own tables are, where the catalog is kept there."""
+    if options.warehouse is None:
+        return
+    with closing(connect(_dsn(options))) as connection, translated("make the catalog's schema"):
+        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(options.catalog)))
+
+
+def load(options: IcebergOptions, spark: Mapping[str, str]) -> Table | None:
+    """The table as it is now, for reading; None where there is none. Raises Unreachable."""
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    with answering(options):
+        try:
+            return _catalog(options, spark).load_table(options.table)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+
+
+def _catalog(options: IcebergOptions, spark: Mapping[str, str]) -> Catalog:
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    if options.warehouse is not None:
+        make_schema(options)
+        settings: dict[str, Any] = {"warehouse": options.warehouse, "schema_version": "v1"}
+        return SqlCatalog(options.catalog, uri=_sqlalchemy(options), **settings)
+    declared = _require_declared(options, spark)
+    if declared["type"] not in _READ_ALIKE:
+        raise Usage(
+            f"catalog {options.catalog!r} is of type {declared['type']}, whose positions cannot be read without Spark",
+            f"use one of type {', '.join(sorted(_READ_ALIKE))}, or one in PostgreSQL: give sink.options.warehouse",
+        )
+    left_out = ("class", "cache-enabled")
+    return load_catalog(options.catalog, **{name: value for name, value in declared.items() if name not in left_out})
+
+
+def _require_declared(options: IcebergOptions, spark: Mapping[str, str]) -> dict[str, str]:
+    declared = settings_of(options, spark)
+    ours = f"spark.sql.catalog.{options.catalog}"
+    if declared.get("class") != SPARK_CATALOG or "type" not in declared:
+        raise Usage(
+            f"catalog {options.catalog!r} is not declared: {ours}: {SPARK_CATALOG} and {ours}.type are needed",
+            "declare it under spark, or give sink.options.warehouse: then it is kept in PostgreSQL",
+        )
+    if declared["type"] == "hadoop":
+        raise Usage(
+            f"catalog {options.catalog!r} is of type hadoop: on a plain file system two commits of a race can both win",
+            "use a catalog that compares and sets (rest, hive, glue), or give sink.options.warehouse: PostgreSQL does",
+        )
+    return declared
+
+
+def _sqlalchemy(options: IcebergOptions) -> str:
+    """The same database for SQLAlchemy, by psycopg."""
+    url, properties = jdbc(_dsn(options))
+    where = url.removeprefix("jdbc:postgresql://")
+    user, password = quote(properties["user"], safe=""), quote(properties["password"], safe="")
+    path = quote(f"-csearch_path={options.catalog}", safe="")
+    return f"postgresql+psycopg://{user}:{password}@{where}?options={path}"
+
+
+def _dsn(options: IcebergOptions) -> str:
+    if options.dsn is None:
+        raise Usage("sink.options.dsn is not set", "set it, or start the local stack with `fencepost up`")
+    return options.dsn
+
+
+@contextmanager
+def answering(options: IcebergOptions) -> Iterator[None]:
+    from requests.exceptions import RequestException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (SQLAlchemyError, RequestException, OSError) as error:
+        raise Unreachable(f"catalog {options.catalog!r} does not answer: {type(error).__name__}") from error
+
+
+def _class(name: str) -> str:
+    return f"org.apache.iceberg.spark.{name}"

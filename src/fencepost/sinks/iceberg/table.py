@@ -1,0 +1,188 @@
+"""An Iceberg table as a `LakeTable`: data files are written first, and published by one pinned commit.
+
+Pinned: the commit is made against the very metadata from which the pipeline's document was read. Iceberg's own retry
+would make it against any later one; so it is not used, and who comes late is told.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from fencepost.errors import Unknown
+from fencepost.model import Landed
+from fencepost.sinks.iceberg import catalog
+from fencepost.sinks.iceberg.library import Library, is_a, said
+from fencepost.sinks.iceberg.options import IcebergOptions
+from fencepost.sinks.iceberg.schema import PARTITION
+from fencepost.sinks.lake.document import Document
+from fencepost.sinks.lake.store import LakeStore, Outrun
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+TRIES = 50  # against others that commit to the same table
+STALE = "it was rolled back to before the last commit of the pipeline, or its rows were replaced"
+
+
+def document_property(pipeline: str) -> str:
+    return f"fencepost.document.{pipeline}"
+
+
+def snapshot_property(pipeline: str) -> str:
+    """Holds the snapshot of the commit that set the document."""
+    return f"fencepost.snapshot.{pipeline}"
+
+
+@dataclass(frozen=True)
+class IcebergTarget:
+    """What a writer must know of a table that is there. It is opened on Spark's driver."""
+
+    options: IcebergOptions
+    spark: Mapping[str, str] = field(repr=False)  # the user's settings; may hold a password
+    guarantee: str | None = None
+
+    def open(self, session: SparkSession | None = None) -> LakeStore:
+        """Commits are made in the JVM of this session, or of the one that this process has, or in a small one."""
+        return LakeStore(IcebergTable(self, session or _active_session()), self.guarantee)
+
+
+def _active_session() -> SparkSession | None:
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """Written by Spark's tasks, and part of no table yet."""
+
+    files: Sequence[Any]
+
+    @property
+    def rows(self) -> int:
+        return sum(int(file.recordCount()) for file in self.files)
+
+
+class IcebergTable:
+    """Reads by pyiceberg, which needs no JVM; commits by Iceberg's own library. Spark's tasks write the data files."""
+
+    def __init__(self, target: IcebergTarget, session: SparkSession | None = None) -> None:
+        self._target = target
+        self._library = Library(target.options.catalog, catalog.library_settings(target.options, target.spark), session)
+
+    @property
+    def name(self) -> str:
+        return self._target.options.name
+
+    def document(self, pipeline: str) -> Document | None:
+        table = self._read()
+        text = table.properties.get(document_property(pipeline)) if table else None
+        if table is None or text is None:
+            return None
+        snapshot = int(table.properties[snapshot_property(pipeline)])
+        return replace(Document.from_json(text), stale="" if _is_kept(table, snapshot) else STALE)
+
+    def holds_rows(self) -> bool:
+        table = self._read()
+        head = table.current_snapshot() if table else None
+        return head is not None and head.summary is not None and head.summary["total-records"] != "0"
+
+    def prepare(self, rows: DataFrame | None) -> tuple[Landed, DataFiles | None]:
+        """By the table's own writer, in Spark's tasks: files that nobody's table has yet."""
+        if rows is None:
+            return Landed(0), None
+        table, key = self._library.table(self._target.options.table), uuid4().hex
+        coordinator = self._library.jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
+        cache = self._library.table_cache()
+        cache.add(key, table)
+        try:
+            rows.withColumnRenamed("_partition", PARTITION).writeTo(f"{catalog.STAGE}.`{key}`").append()
+            written = DataFiles(list(coordinator.fetchNewFiles(table, key)))
+        finally:
+            coordinator.clearRewrite(table, key)
+            cache.remove(key)
+        return Landed(written.rows), written
+
+    def commit(self, pipeline: str, before: Document | None, after: Document, rows: DataFiles | None) -> None:
+        """Others may commit to the table all the time; only a commit of this pipeline is in the way."""
+        text = after.to_json()
+        for _ in range(TRIES):
+            table = self._library.table(self._target.options.table)
+            transaction = table.newTransaction()
+            base = transaction.startMetadata()
+            newest = _document(base, pipeline)
+            if newest is not None and newest.commit == after.commit:
+                return  # the answer to an earlier try was lost, or wrong
+            if (newest and newest.commit) != (before and before.commit):
+                raise Outrun
+            snapshot = _append(transaction, rows.files if rows else (), pipeline, after)
+            properties = transaction.updateProperties()
+            properties.set(document_property(pipeline), text).set(snapshot_property(pipeline), str(snapshot)).commit()
+            if self._published(table, base, transaction.currentMetadata()):
+                return
+        raise Unknown(f"table {self.name!r}: others commit all the time")
+
+    def discard(self, rows: DataFiles) -> None:
+        """Files that no table will ever have: only for who knows that nothing was committed."""
+        files = self._library.table(self._target.options.table).io()
+        for file in rows.files:
+            with suppress(Py4JError):  # they cost space, and nothing else
+                files.deleteFile(file.location())
+
+    def close(self) -> None:
+        self._library.close()
+
+    # -- its clients
+
+    def _published(self, table: Any, base: Any, changed: Any) -> bool:
+        """One attempt. False: the table is not what it was, or the catalog says so; the newest document decides."""
+        try:
+            table.operations().commit(base, changed)
+        except Py4JJavaError as error:
+            if is_a(error, "CommitFailedException"):
+                return False
+            raise Unknown(f"table {self.name!r}: no answer to a commit: {said(error)}") from error
+        return True
+
+    def _read(self) -> Table | None:
+        return catalog.load(self._target.options, self._target.spark)
+
+
+def _append(transaction: Any, files: Sequence[Any], pipeline: str, after: Document) -> int:
+    """A snapshot, with or without files: every commit of ours moves the table's main branch."""
+    append = transaction.newFastAppend()
+    for file in files:
+        append.appendFile(file)
+    append.set("fencepost.pipeline", pipeline)
+    append.set("fencepost.commit", str(after.commit))
+    append.commit()
+    return int(transaction.table().currentSnapshot().snapshotId())
+
+
+def _document(metadata: Any, pipeline: str) -> Document | None:
+    text = metadata.properties().get(document_property(pipeline))
+    return Document.from_json(text) if text is not None else None
+
+
+def _is_kept(table: Table, snapshot: int) -> bool:
+    """Does the table's state come of this snapshot?
+
+    Snapshots in between may have expired: then the line of ancestors ends early, and nothing speaks against it.
+    """
+    ours, at = table.snapshot_by_id(snapshot), table.current_snapshot()
+    while at is not None and at.snapshot_id != snapshot:
+        older = ours is not None and (at.sequence_number or 0) < (ours.sequence_number or 0)
+        if older or at.parent_snapshot_id is None:
+            return False
+        at = table.snapshot_by_id(at.parent_snapshot_id)
+    return True

@@ -1,0 +1,42 @@
+"""Rows of a lake table as the audit compares them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pyarrow as pa
+
+from fencepost.rows.shape import PROVENANCE
+from fencepost.sinks.auditing import Columns
+
+_PLACE = {"topic": ("_topic", pa.string()), "part": ("_partition", pa.int32()), "pos": ("_offset", pa.int64())}
+
+
+def wanted(columns: Columns, placed: bool) -> tuple[str, ...]:
+    """What must be read. `placed`: rows are compared by where they came from."""
+    names = [*(PROVENANCE.names if placed else ()), *filter(None, (columns.id, columns.payload))]
+    return tuple(dict.fromkeys(names))
+
+
+def for_audit(rows: pa.Table, columns: Columns, placed: bool) -> pa.Table:
+    """topic, part, pos, id, n, payload."""
+    size = rows.num_rows
+    made = {
+        name: rows.column(column).cast(kind) if placed else pa.nulls(size, kind)
+        for name, (column, kind) in _PLACE.items()
+    }
+    made["id"] = rows.column(columns.id).cast(pa.string()) if columns.id else pa.nulls(size, pa.string())
+    made["n"] = rows.column("_n").cast(pa.int32()) if placed else pa.repeat(pa.scalar(0, pa.int32()), size)
+    made["payload"] = _sums(rows.column(columns.payload)) if columns.payload else pa.nulls(size, pa.string())
+    return pa.table(made)
+
+
+def _sums(values: pa.ChunkedArray) -> pa.Array:
+    """As PostgreSQL's md5 and Spark's give it."""
+    found = [None if one is None else hashlib.md5(_bytes(one), usedforsecurity=False) for one in values.to_pylist()]
+    return pa.array([None if one is None else one.hexdigest() for one in found], pa.string())
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()

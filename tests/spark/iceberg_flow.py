@@ -1,0 +1,64 @@
+"""A flow into an Iceberg table of its own, in a catalog in the stack's PostgreSQL; looked at by pyiceberg."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.table import Table
+
+from fencepost.engines.spark.session import session_for
+from fencepost.guarantee import Guarantee
+from fencepost.sinks.iceberg import catalog
+from fencepost.sinks.iceberg.kind import KIND
+from fencepost.sinks.iceberg.options import IcebergOptions
+from fencepost.sinks.kind import SinkJob
+from fencepost.sinks.lake.store import LakeStore
+from fencepost.spec import load
+from spark.flows import Flow
+
+
+class IcebergFlow(Flow):
+    """The files are in a folder of the test's."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"table": f"db.{self.name}", "warehouse": str(self.folder / "warehouse"), "dsn": self.stack.dsn}
+
+    @property
+    def job(self) -> SinkJob:
+        return SinkJob(self.name, Guarantee.EXACTLY_ONCE, IcebergOptions.model_validate(self.options))
+
+    def declare(self, **parts: Any) -> Path:
+        options = {**self.options, **parts.pop("options", {})}
+        return super().declare(**{"sink": {"format": "iceberg", "options": options}, **parts})
+
+    def table(self) -> Table | None:
+        return catalog.load(self.job.options, {})
+
+    def landed(self, column: str = "id") -> list[Any]:
+        table = self.table()
+        return table.scan(selected_fields=(column,)).to_arrow().column(column).to_pylist() if table else []
+
+    def store(self) -> LakeStore:
+        return KIND.ledger(self.job)
+
+    def positions(self) -> dict[int, int]:
+        return {at.partition: position for at, position in self.store().positions(self.name).items()}
+
+    def stored(self) -> list[Any]:
+        held = sorted(
+            (*at, one.position, one.owner, one.topic_id) for at, one in self.store().stored(self.name).items()
+        )
+        return [*held, sorted(self.landed())]
+
+    def data_files(self) -> list[Path]:
+        """Everything that was written, committed or not."""
+        return list((self.folder / "warehouse").rglob("*.parquet"))
+
+    def maintain(self, *statements: str) -> None:
+        """What an operator does to the table, in Spark's SQL."""
+        spec = load(self.declare())
+        with session_for(spec) as spark:
+            for statement in statements:
+                spark.sql(statement.format(catalog="lake", name=f"db.{self.name}", table=f"lake.db.{self.name}"))
