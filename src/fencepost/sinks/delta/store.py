@@ -17,8 +17,9 @@ from uuid import UUID
 
 from fencepost import fence
 from fencepost.errors import PositionLost, Unreachable, Usage
-from fencepost.fence import Stored, StoredPosition
+from fencepost.fence import Stored
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.sinks import changes
 from fencepost.sinks.delta import writing
 from fencepost.sinks.delta.log import Entry, Log
 from fencepost.sinks.delta.note import NUMBERS, Count, Note, following
@@ -126,68 +127,45 @@ class DeltaStore:
         self._commit(batch.tenure.pipeline, on)
 
     def retreat(self, batch: Batch[Any]) -> None:
-        def back(held: Held) -> Note:
-            fence.require_end(held.stored, batch)
-            starts = {at: replace(held.stored[at], position=span.start) for at, span in batch.spans.items()}
-            return self._note(held, batch.tenure.pipeline, starts, batch.tenure.token)
-
-        self._commit(batch.tenure.pipeline, back)
+        self._change(batch.tenure.pipeline, batch.tenure.token, lambda stored: changes.retreated(stored, batch))
 
     def moved(self, held: Held, batch: Batch[Any], rows: bool) -> Note:
         """What is noted with a batch. Raises Fenced unless every position is at its start, under its owner."""
         _require_rows_kept(held)
-        fence.require_start(held.stored, batch)
-        now = datetime.now(UTC)
-        ends = {
-            at: replace(held.stored[at], position=span.end, moved_at=now)
-            for at, span in batch.spans.items()
-            if at in held.stored
-        }
-        note = self._note(held, batch.tenure.pipeline, ends, batch.tenure.token)
+        stored = changes.advanced(held.stored, batch, datetime.now(UTC))
+        note = self._note(held, batch.tenure.pipeline, stored, batch.tenure.token)
         return replace(note, spans=dict(batch.spans), rows=rows)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> Tenure:
-        def taken(held: Held) -> Note:
-            self._require_sound(held, pipeline, topic_ids)
-            epoch = _epoch_of(held.stored, run)
-            owned = {at: _owned(held.stored.get(at), at, offset, run, epoch, topic_ids) for at, offset in first.items()}
-            return self._note(held, pipeline, owned, run)
+        def owned(held: Held) -> Note:
+            self._require_entry(held, pipeline, topic_ids)
+            return self._note(held, pipeline, changes.taken_over(held.stored, run, first, topic_ids), run)
 
-        note = self._commit(pipeline, taken)
-        positions = {at: note.stored[at].position for at in first}
-        return Tenure(pipeline, run, max((note.stored[at].epoch for at in first), default=0), positions)
+        return changes.tenure_of(pipeline, run, self._commit(pipeline, owned).stored, first)
 
     def begin(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> None:
         def begun(held: Held) -> Note:
-            self._require_sound(held, pipeline, topic_ids)
-            epoch = _epoch_of(held.stored, run)
-            new = {at: _owned(None, at, to, run, epoch, topic_ids) for at, to in first.items() if at not in held.stored}
-            return self._note(held, pipeline, new, run)
+            self._require_entry(held, pipeline, topic_ids)
+            return self._note(held, pipeline, changes.begun(held.stored, run, first, topic_ids), run)
 
         self._commit(pipeline, begun)
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
-        def renewed(held: Held) -> Note:
-            _require_rows_kept(held)
-            fence.require_own(held.stored, tenure, run)
-            own = {at: replace(held.stored[at], owner=run) for at in tenure.positions}
-            return self._note(held, tenure.pipeline, own, run)
-
-        note = self._commit(tenure.pipeline, renewed)
-        return tenure.renewed(run, {at: note.stored[at].position for at in tenure.positions})
+        stored = self._change(tenure.pipeline, run, lambda stored: changes.renewed(stored, tenure, run))
+        return tenure.renewed(run, {at: stored[at].position for at in tenure.positions})
 
     def repeat(self, tenure: Tenure) -> None:
         """The same positions in a new commit, so that they outlive the older ones. Fenced where they are another's."""
 
-        def unchanged(held: Held) -> Note:
-            fence.require_own(held.stored, tenure)
-            return self._note(held, tenure.pipeline, {}, tenure.token)
+        def unchanged(stored: Stored) -> Stored:
+            fence.require_own(stored, tenure)
+            return stored
 
-        self._commit(tenure.pipeline, unchanged)
+        self._change(tenure.pipeline, tenure.token, unchanged)
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         fence.require_same_topics(pipeline, self.stored(pipeline), topic_ids)
@@ -200,14 +178,11 @@ class DeltaStore:
         kept: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         def elsewhere(held: Held) -> Note:
-            stay = {at: held.stored[at].position if at in held.stored else to for at, to in (kept or {}).items()}
-            topics = {at.topic for at in (*positions, *stay)}
-            epoch = _next_epoch(held, self.log.last_transaction(pipeline))
-            own = {
-                at: StoredPosition(to, None, epoch, topic_ids.get(at.topic)) for at, to in {**stay, **positions}.items()
-            }
-            others = {at: one for at, one in held.stored.items() if at.topic not in topics}
-            return self._note(replace(held, note=None), pipeline, {**others, **own}, None)
+            stored = changes.set_by_hand(held.stored, positions, topic_ids, kept or {})
+            known = (self.log.last_transaction(pipeline) or 0) >> NUMBERS
+            if held.note is None and known:  # the table remembers epochs that the log does not any more
+                stored = {at: replace(one, epoch=known + 1) for at, one in stored.items()}
+            return self._note(held, pipeline, stored, None)
 
         self._commit(pipeline, elsewhere)
 
@@ -216,11 +191,18 @@ class DeltaStore:
 
     # -- commits
 
-    def _note(self, held: Held, pipeline: str, changed: Stored, token: UUID | None) -> Note:
-        stored, before = {**held.stored, **changed}, held.note
+    def _note(self, held: Held, pipeline: str, stored: Stored, token: UUID | None) -> Note:
+        before = held.note
         new = before is None or fence.newest_epoch(stored) > fence.newest_epoch(before.stored)
         note = Note(pipeline, stored, following(before, stored), token, self.target.guarantee)
         return replace(note, total=held.total, begun=held.total if new or before is None else before.begun)
+
+    def _change(self, pipeline: str, token: UUID, change: Callable[[Stored], Stored]) -> Stored:
+        def on(held: Held) -> Note:
+            _require_rows_kept(held)
+            return self._note(held, pipeline, change(held.stored), token)
+
+        return self._commit(pipeline, on).stored
 
     def _commit(self, pipeline: str, change: Callable[[Held], Note]) -> Note:
         """Without rows, on exactly the version of the table that was compared."""
@@ -274,7 +256,7 @@ class DeltaStore:
             raise Usage(f"there is no Delta table at {self.target.path}", "was it removed?")
         return latest
 
-    def _require_sound(self, held: Held, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+    def _require_entry(self, held: Held, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         """Raises PositionLost and TopicRecreated where a run must not simply begin, or go on."""
         _require_rows_kept(held)
         fence.require_same_topics(pipeline, held.stored, topic_ids)
@@ -329,22 +311,3 @@ def _require_rows_kept(held: Held) -> None:
             f"last commit of pipeline {held.note.pipeline!r}: its positions say nothing of the rows that are there now",
             "choose where to continue with `fencepost positions set`",
         )
-
-
-def _epoch_of(stored: Stored, run: UUID) -> int:
-    """One more than all before; who is the newest owner stays it."""
-    newest = fence.newest_epoch(stored)
-    return newest if any(held.owner == run and held.epoch == newest for held in stored.values()) else newest + 1
-
-
-def _next_epoch(held: Held, transaction: int | None) -> int:
-    """Above everything that the table remembers, even where the log does not any more."""
-    return max(fence.newest_epoch(held.stored), (transaction or 0) >> NUMBERS) + 1
-
-
-def _owned(
-    there: StoredPosition | None, at: TopicPartition, offset: int, run: UUID, epoch: int, ids: Mapping[str, str]
-) -> StoredPosition:
-    if there is not None:
-        return replace(there, owner=run, epoch=epoch, topic_id=ids.get(at.topic, there.topic_id))
-    return StoredPosition(offset, run, epoch, ids.get(at.topic))
