@@ -81,7 +81,8 @@ class InDelta:
         return self.spark.createDataFrame(rows, "id long, _topic string, _partition int, _offset long, _n int")
 
     def cut_rows(self, ids: Sequence[int]) -> Any:
-        return self.rows(ids).selectExpr("id + CAST(raise_error('cut') AS bigint) AS id", "_topic", "_partition")
+        cut = "id + CAST(raise_error('cut') AS bigint) AS id"
+        return self.rows(ids).selectExpr(cut, "_topic", "_partition", "_offset", "_n")
 
     def landed(self) -> list[int]:
         table = DeltaTable(self.path).to_pyarrow_table(columns=["id"])

@@ -175,6 +175,12 @@ def topic_control_process(folder: Path, settings: dict[str, Any]) -> Iterator[Dr
 
 
 @contextmanager
+def native_process(folder: Path, settings: dict[str, Any]) -> Iterator[Driver]:
+    with _driver("native_process.py", [json.dumps(settings)], folder) as driver:
+        yield driver
+
+
+@contextmanager
 def _driver(program: str, words: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> Iterator[Driver]:
     with _driving([sys.executable, str(TESTS / "spark" / program), *words], folder, env) as driver:
         yield driver

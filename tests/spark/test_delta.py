@@ -9,10 +9,10 @@ import pytest
 
 from fencepost.admin.plan import plan_pipeline
 from fencepost.admin.status import pipeline_status
-from fencepost.lab.crash import visits
+from fencepost.lab.crash import standing, visits
 from fencepost.local import Stack
 from fencepost.spec import load
-from spark.drivers import pipeline_process
+from spark.drivers import native_process, pipeline_process
 from spark.faults import StopOn
 from spark.lakes import LakeFlow
 
@@ -72,3 +72,31 @@ def test_a_driver_killed_with_half_its_tasks_done_and_again_after_the_commit_los
     lake.produce(range(8_000, 8_100))
     assert lake.run(transform=StopOn(LATE, in_task).in_file(tmp_path)).rows == 100
     lake.assert_exact(8_100)
+
+
+@pytest.mark.timeout(900)
+def test_a_task_in_the_middle_of_its_rows_is_fenced(lake: LakeFlow, tmp_path: Path) -> None:
+    lake.produce(FIRST)
+    witness = tmp_path / "in-task"
+    transform = StopOn(LATE, witness).in_file(tmp_path)
+    with pipeline_process(lake.declare(transform=transform), "--once") as driver:
+        driver.wait_until(lambda: standing(witness), "a task stands in the middle of its rows")
+        driver.stop()
+        assert lake.run(transform=transform).rows == 8_000
+        driver.go_on()
+        assert driver.ended() == 4, driver.told()
+    lake.assert_exact(8_000)
+
+
+@pytest.mark.timeout(900)
+def test_control_sparks_own_delta_sink_doubles_everything_when_its_checkpoint_is_lost(
+    lake: LakeFlow, tmp_path: Path
+) -> None:
+    lake.produce(range(1_000))
+    settings = {**lake.kafka, "topic": lake.name, "path": lake.path, "checkpoint": str(tmp_path / "checkpoint")}
+    for expected in (0, 1_000):
+        with native_process(tmp_path, settings) as driver:
+            assert driver.ended() == 0, driver.told()
+        found = lake.comparison()
+        assert (found.lost, found.duplicated) == (0, expected)
+        shutil.rmtree(tmp_path / "checkpoint")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -13,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.errors import Fenced, PositionLost, Usage
+from fencepost.errors import Fenced, PositionLost, Rewound, Usage
 from fencepost.fence import StoredPosition
 from fencepost.guarantee import Guarantee
 from fencepost.model import Span, Tenure, TopicPartition
@@ -21,7 +22,7 @@ from fencepost.sinks.delta import DeltaStore, DeltaTarget
 from fencepost.sinks.delta.kind import KIND
 from fencepost.sinks.delta.note import Count, Note, from_json, to_json
 from fencepost.sinks.delta.options import DeltaOptions
-from fencepost.sinks.delta.retention import duration, refresh
+from fencepost.sinks.delta.retention import duration
 from fencepost.sinks.kind import SinkJob
 from fencepost.testing.batches import ORDERS, PIPELINE, batch, owner
 
@@ -128,17 +129,12 @@ def test_positions_that_went_with_the_log_are_missed_and_may_be_set(tmp_path: Pa
     assert owner(fresh).epoch > old.epoch
 
 
-def test_an_idle_run_writes_its_positions_anew_in_a_quarter_of_the_time(tmp_path: Path) -> None:
+def test_positions_are_renewed_in_time_before_the_log_is_cleaned_up(tmp_path: Path) -> None:
     store = made(tmp_path / "t", delta_logRetentionDuration="interval 8 days")
+    assert KIND.expires_after(job(tmp_path / "t")) == timedelta(days=8).total_seconds()
     tenure = owner(store)
-    now = datetime.now(UTC)
-    assert not refresh(store, tenure, now + timedelta(days=1, hours=23))
-    assert refresh(store, tenure, now + timedelta(days=2, seconds=5))
+    store.renew(tenure, uuid4())
     assert store.held(PIPELINE).version == 2
-    store.advance(batch(tenure, 0, 5))
-    owner(store)
-    with pytest.raises(Fenced):
-        refresh(store, tenure, now + timedelta(days=9))
 
 
 @pytest.mark.parametrize(
@@ -186,6 +182,20 @@ def test_a_table_that_is_not_there_has_no_positions_and_none_can_be_set(tmp_path
     with pytest.raises(Usage, match="there is no Delta table"):
         ledger.set_positions(PIPELINE, {ORDERS: 1}, {})
     assert not (tmp_path / "t").exists()
+
+
+def test_a_table_that_was_removed_and_made_again_has_no_positions(tmp_path: Path) -> None:
+    store = made(tmp_path / "t")
+    tenure = owner(store)
+    store.advance(batch(tenure, 0, 5))
+    shutil.rmtree(tmp_path / "t")
+    assert dict(store.positions(PIPELINE)) == {}
+    for _ in range(4):
+        made(tmp_path / "t") if not (tmp_path / "t").exists() else append(tmp_path / "t")
+    with pytest.raises(Rewound):
+        store.advance(batch(tenure, 5, 6))
+    with pytest.raises(PositionLost, match="holds rows"):
+        owner(store)
 
 
 def test_several_pipelines_share_a_table(tmp_path: Path) -> None:

@@ -176,10 +176,18 @@ class TakesFrames(Protocol):
     """Takes each batch whole, as a DataFrame on the driver, and writes it by Spark's own writer, in one commit."""
 
     def frames(self, target: Any, spark: Any) -> AbstractContextManager[Store]:
-        """A store whose batches hold DataFrames of this session, or None where a batch can have no row.
+        """A store for one batch, whose rows are a DataFrame of this session, or None where it can have no row.
 
         What Spark raises in a write passes through it as it is: then nothing of the batch is there.
         """
+
+
+@runtime_checkable
+class TakesFramesWithLetters(TakesFrames, Protocol):
+    """Takes the dead letters of such a batch too."""
+
+    def with_letters(self, store: Any, letters: Mapping[TopicPartition, pa.RecordBatch]) -> None:
+        """The batch that this store will be given comes with these, by partition."""
 
 
 @dataclass(frozen=True)
@@ -254,14 +262,6 @@ class KnowsItsOwner(Protocol):
 
     def watch(self, target: Any, tenure: Tenure) -> AbstractContextManager[Callable[[], object]]:
         """A function that says so, on a connection of its own. It raises Fenced where another run took over."""
-
-
-@runtime_checkable
-class RenewsPositions(Protocol):
-    """Positions do not stay there by themselves: a run that is idle writes them anew."""
-
-    def refresh(self, store: Any, tenure: Tenure) -> None:
-        """Asked every few seconds as long as a run lives. Raises Fenced where another run took over."""
 
 
 @runtime_checkable

@@ -221,7 +221,7 @@ class AtomicSinkSuite:
         for racer in racers:
             racer.start()
         for racer in racers:
-            racer.join(timeout=60)
+            racer.join(timeout=240)
         assert sorted(outcomes) == ["fenced", "finished"]
         assert subject.landed() == list(range(20))
 

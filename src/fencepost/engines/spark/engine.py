@@ -37,7 +37,6 @@ from fencepost.sinks.kind import (
     ForgetsPositions,
     KnowsItsOwner,
     RemembersBatches,
-    RenewsPositions,
     Store,
     TakesTables,
     Target,
@@ -136,12 +135,7 @@ class SparkEngine:
     @contextmanager
     def _looking(self, tenure: Tenure) -> Iterator[Callable[[], object]]:
         with closing(self.target.open()) as store:  # on a connection of its own
-            yield lambda: self._look(store, tenure)
-
-    def _look(self, store: Store, tenure: Tenure) -> None:
-        fence.require_own(store.stored(tenure.pipeline), tenure)
-        if isinstance(kind := self.spec.sink.kind, RenewsPositions):
-            kind.refresh(store, tenure)
+            yield lambda: fence.require_own(store.stored(tenure.pipeline), tenure)
 
     def _lag(self, positions: Mapping[TopicPartition, int]) -> int | None:
         try:

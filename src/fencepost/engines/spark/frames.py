@@ -14,16 +14,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from fencepost.delivery import Observer, Transaction, deliver
 from fencepost.engines.spark import plan
+from fencepost.engines.spark.excluded import Letters
 from fencepost.engines.spark.failures import SparkFailure, translated
 from fencepost.engines.spark.plan import TaskSpans
+from fencepost.engines.spark.shaping import shaped
 from fencepost.engines.spark.staging import Numbering
 from fencepost.engines.spark.transform import Transform
 from fencepost.engines.spark.writer import InTask, whole
 from fencepost.errors import Refused
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
-from fencepost.rows.shape import RowShape
-from fencepost.sinks.kind import Store, TakesFrames, Target
+from fencepost.sinks.kind import Store, TakesFrames, TakesFramesWithLetters, Target, require_able
 
 PLACE = ("_topic", "_partition", "_offset")
 
@@ -37,18 +38,6 @@ class NotWritten(Refused):
 
 
 @dataclass
-class ShapedRows(InTask):
-    """A transform of record batches, applied in the tasks."""
-
-    shape: RowShape
-    spans: TaskSpans  # by task
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition, _ = self.spans[self.task().partitionId()]
-        return self.shape.rows(partition, whole(batches))
-
-
-@dataclass
 class NumberedRows(InTask):
     """Says of each row which output of its event it is: tasks of a narrow plan hold their rows by offset."""
 
@@ -56,17 +45,17 @@ class NumberedRows(InTask):
         return map(Numbering().of, whole(batches))
 
 
-def frame_of(transform: Transform, made: DataFrame, spans: TaskSpans) -> DataFrame:
-    """The rows of a batch as the sink gets them, with where they came from."""
+def frame_of(transform: Transform, made: DataFrame, planned: DataFrame, spans: TaskSpans) -> DataFrame:
+    """The rows of a batch as the sink gets them, with where they came from. `planned`: rows whose plan is known."""
     shape, schema = transform.shape, from_arrow_schema(transform.columns)
     if shape.arrow:
-        return made.mapInArrow(ShapedRows(shape, spans), schema)  # type: ignore[arg-type]
+        return shaped(transform, made, spans)
     rows = transform.for_stage(made)
     if not shape.provenance:
         return rows
-    if plan.one_row_each(rows):
+    if plan.one_row_each(planned):
         return rows.withColumn("_n", f.lit(0))
-    if plan.wide_node(rows) is None:
+    if plan.wide_node(planned) is None:
         return rows.mapInArrow(NumberedRows(), schema)  # type: ignore[arg-type]
     of_event = Window.partitionBy(*PLACE).orderBy(f.monotonically_increasing_id())
     return rows.withColumn("_n", (f.row_number().over(of_event) - 1).cast("int"))
@@ -83,10 +72,15 @@ class FrameWriter:
     spark: SparkSession
     see: Observer
 
-    def carry(self, rows: DataFrame | None, spans: TaskSpans) -> dict[TopicPartition, Landed]:
+    def carry(
+        self, rows: DataFrame | None, spans: TaskSpans, letters: Letters | None = None
+    ) -> dict[TopicPartition, Landed]:
         """What landed, told with the first of the spans. Raises NotWritten where Spark failed."""
         batch: Batch[Any] = Batch(dict(spans), rows, self.tenure)
         with self.kind.frames(self.target, self.spark) as store:
+            if letters:
+                able = require_able(self.kind, TakesFramesWithLetters, type(self.kind).__name__, "keep dead letters")
+                able.with_letters(store, letters)
             landed = deliver(self.guarantee, batch, Translating(store), store, self.see)
         if landed.already:
             return dict.fromkeys(batch.spans, landed)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 from fencepost.engines.spark.failures import SparkFailure, of_a_time, translated, unreadable
 from fencepost.engines.spark.offsets import among
 from fencepost.engines.spark.plan import TaskSpans
+from fencepost.engines.spark.shaping import shaped
 from fencepost.engines.spark.transform import Transform
 from fencepost.errors import FencepostError, Poison, Refused, Unreachable
 from fencepost.model import Span, TopicPartition
@@ -30,6 +31,7 @@ class PoisonSearch:
     records: DataFrame  # the batch, for its session
     spans: TaskSpans
     most: int  # that are named at once, of a partition
+    whole: bool = False  # a function of record batches is part of Spark's plan, not of a writer's work
 
     def find(self, failure: FencepostError, known: Mapping[TopicPartition, set[int]]) -> list[Poison]:
         """The records that fail, by partition; raises the failure itself where none of them fails alone."""
@@ -91,6 +93,8 @@ class PoisonSearch:
 
     def _fails(self, partition: TopicPartition, span: Span, skip: set[int]) -> str | None:
         rows = self.transform.apply(self._read(partition, span, skip))
+        if self.whole and self.transform.shape.arrow:
+            rows = shaped(self.transform, rows, [(partition, span)])
         try:
             rows.write.format("noop").mode("overwrite").save()
         except SparkFailure as error:

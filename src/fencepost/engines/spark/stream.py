@@ -201,7 +201,7 @@ class BatchStream:
         if plan.gives_nothing(rows) or not spans:  # an aggregate of nothing would be a row
             return self._without_tasks(spans), []
         if isinstance(self.kind, TakesFrames):
-            return self._whole(self.kind, made, records, spans, excluded)
+            return self._whole(self.kind, (made, rows), records, spans, excluded)
         self.wide_node = plan.wide_node(rows)
         try:
             if choose_path(self.kind.capabilities, self.wide_node) is WritePath.STAGED:
@@ -225,17 +225,25 @@ class BatchStream:
         return self._search(records, spans).find(failure, excluded.offsets())
 
     def _whole(
-        self, kind: TakesFrames, made: DataFrame, records: DataFrame, spans: plan.TaskSpans, excluded: ExcludedRecords
+        self,
+        kind: TakesFrames,
+        frames: tuple[DataFrame, DataFrame],
+        records: DataFrame,
+        spans: plan.TaskSpans,
+        excluded: ExcludedRecords,
     ) -> tuple[Outcomes, Troubles]:
-        """By Spark's own writer, in one commit."""
+        """By Spark's own writer, in one commit. `frames`: what the transform made, and the same as it was planned."""
         writer = FrameWriter(kind, self.guarantee, self.tenure, self.target, self.spark, self.see)
         try:
-            return writer.carry(frame_of(self.transform, made, spans), spans), []
+            return writer.carry(frame_of(self.transform, *frames, spans), spans, excluded.letters()), []
+        except Poison as poison:  # of a key that is null
+            return {}, [poison]
         except NotWritten as error:
             return {}, self._bad_records(error.failure, records, spans, excluded)
 
     def _search(self, records: DataFrame, spans: plan.TaskSpans) -> PoisonSearch:
-        return PoisonSearch(self.transform, records, spans, self.transform.shape.most_bad)
+        whole = isinstance(self.kind, TakesFrames)
+        return PoisonSearch(self.transform, records, spans, self.transform.shape.most_bad, whole)
 
     def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, excluded: ExcludedRecords) -> tuple[Outcomes, Troubles]:
         writer = PartitionWriter(

@@ -29,13 +29,34 @@ def table_of(log: Log, path: str) -> DeltaTable:
     return table
 
 
-def what_landed(log: Log, path: str, columns: Columns) -> LandedRows:
+def what_landed(log: Log, letters: Log, path: str, columns: Columns) -> LandedRows:
     names = [field.name for field in table_of(log, path).schema().fields]
     for column in filter(None, (columns.id, columns.payload)):
         if column not in names:
             raise Usage(f"table {path!r} has no column {column!r}")
     provenance = set(PROVENANCE.names) <= set(names)
-    return LandedRows(Relation(partial(_arrow, log, path, columns, provenance)), provenance)
+    dead = Relation(partial(_dead, letters)) if letters.table() is not None else None
+    return LandedRows(Relation(partial(_arrow, log, path, columns, provenance)), provenance, dead)
+
+
+def _dead(letters: Log) -> pa.Table:
+    table = letters.table()
+    if table is None:
+        return pa.schema(
+            [("topic", pa.string()), ("part", pa.int32()), ("pos", pa.int64()), ("id", pa.string())]
+        ).empty_table()
+    with translated("read the dead letters"):
+        rows = dataset(table).to_table(columns=["topic", "partition", "offset"])
+    return rows.rename_columns(["topic", "part", "pos"]).append_column("id", pa.nulls(rows.num_rows, pa.string()))
+
+
+def has_letter(letters: Log, at: TopicPartition, offset: int) -> bool:
+    table = letters.table()
+    if table is None:
+        return False
+    place = (pc.field("topic") == at.topic) & (pc.field("partition") == at.partition) & (pc.field("offset") == offset)
+    with translated("read the dead letters"):
+        return bool(dataset(table).count_rows(filter=place))
 
 
 def _arrow(log: Log, path: str, columns: Columns, provenance: bool) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -12,13 +13,13 @@ import pyarrow as pa
 from fencepost.errors import Usage
 from fencepost.fence import Stored
 from fencepost.guarantee import Guarantee
-from fencepost.model import Landed, Merge, Span, Tenure, TopicPartition
+from fencepost.model import Landed, Merge, Span, TopicPartition
 from fencepost.rules.sinks import Capabilities, WritePath
 from fencepost.sinks.auditing import Columns, Commit, CommitsAt, KeyOrder, LandedRows, RowsAt
-from fencepost.sinks.delta import audited, reading
+from fencepost.sinks.delta import audited, dead_letters, reading
 from fencepost.sinks.delta.log import Log, translated, uri_of
 from fencepost.sinks.delta.options import DeltaOptions
-from fencepost.sinks.delta.retention import refresh, require_kept
+from fencepost.sinks.delta.retention import log_kept, require_kept
 from fencepost.sinks.delta.schema import fitted, schema_for, types_of
 from fencepost.sinks.delta.store import DeltaStore, Held
 from fencepost.sinks.delta.target import DeltaTarget
@@ -39,7 +40,12 @@ class DeltaKind:
     """Its log holds the rows and the positions: a batch is one commit."""
 
     capabilities = Capabilities(
-        "delta", frozenset({WritePath.WHOLE}), atomic=True, engines=frozenset({"spark"}), why_engines=WHY
+        "delta",
+        frozenset({WritePath.WHOLE}),
+        atomic=True,
+        dead_letters=True,
+        engines=frozenset({"spark"}),
+        why_engines=WHY,
     )
     options = DeltaOptions
 
@@ -62,6 +68,8 @@ class DeltaKind:
         if not self.fit(job, rows).exists:
             _make(job.options, rows)
             self.fit(job, rows)  # another run may have made it
+        if job.dead_letters:
+            dead_letters.make(job.options.path, {})
         return target_of(job)
 
     def ledger(self, job: SinkJob) -> DeltaStore:
@@ -76,14 +84,20 @@ class DeltaKind:
     def frames(self, target: DeltaTarget, _spark: Any) -> Iterator[DeltaStore]:
         yield target.open()
 
-    def refresh(self, store: DeltaStore, tenure: Tenure) -> None:
-        refresh(store, tenure)
+    def expires_after(self, job: SinkJob) -> float:
+        return log_kept(_log(job).table()).total_seconds()
 
     def files(self, _job: SinkJob, an_hour: int) -> str:
         return (
             f"up to {an_hour:,} files an hour, of one batch each: raise batch.every, and compact the table "
             "now and then (OPTIMIZE), which a pipeline that is running does not mind"
         )
+
+    def with_letters(self, store: DeltaStore, letters: dead_letters.Letters) -> None:
+        store.letters = letters
+
+    def dead_letters(self, job: SinkJob) -> str:
+        return dead_letters.path_for(job.options.path)
 
     def last_rows(self, job: SinkJob, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:
         return audited.last_rows(audited.table_of(_log(job), job.options.path), most)
@@ -103,7 +117,7 @@ class DeltaKind:
         return DeltaOptions.model_construct(path=names[0])
 
     def what_landed(self, job: SinkJob, columns: Columns) -> LandedRows:
-        return audited.what_landed(_log(job), job.options.path, columns)
+        return audited.what_landed(_log(job), _letters(job), job.options.path, columns)
 
     def key_order(self, _job: SinkJob, _merge: Merge) -> KeyOrder:
         return KeyOrder(bytewise=True)
@@ -131,7 +145,8 @@ class DeltaKind:
 
     def rows_at(self, job: SinkJob, at: TopicPartition, offset: int, firsts: bool, span: Span | None) -> RowsAt:
         path = job.options.path
-        return audited.rows_at(audited.table_of(_log(job), path), path, at, offset, firsts, span)
+        found = audited.rows_at(audited.table_of(_log(job), path), path, at, offset, firsts, span)
+        return found if found.rows else replace(found, dead=audited.has_letter(_letters(job), at, offset))
 
 
 def _make(options: DeltaOptions, rows: pa.Schema) -> None:
@@ -155,6 +170,10 @@ def _require_partitions(options: DeltaOptions, rows: pa.Schema) -> None:
 def _held(job: SinkJob) -> tuple[DeltaStore, Held]:
     store = target_of(job).open()
     return store, store.held(job.pipeline)
+
+
+def _letters(job: SinkJob) -> Log:
+    return Log(dead_letters.path_for(job.options.path), {})
 
 
 def _log(job: SinkJob) -> Log:

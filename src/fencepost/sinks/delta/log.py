@@ -63,6 +63,7 @@ class Log:
         self._path = path
         self._storage = dict(storage)
         self._latest: int | None = None
+        self.tables = 0  # that were at this path before, as far as we saw
         self._entries: dict[int, Entry] = {}  # those that are read again and again
         self._opened: arrow_fs.FileSystem | None = None
 
@@ -78,10 +79,16 @@ class Log:
                 return None
 
     def latest(self) -> int | None:
-        """The newest version; None where there is no table."""
+        """The newest version; None where there is no table. What was read before is forgotten if it is another one."""
+        if self._latest is not None and self._parsed(self._latest) != self._entries.get(self._latest):
+            self._latest = None
+            self._entries.clear()
+            self.tables += 1
         if self._latest is None:
             table = self.table()
             self._latest = None if table is None else table.version()
+            if self._latest is not None:
+                self._read(self._latest)
         while self._latest is not None and self._read(self._latest + 1) is not None:
             self._latest += 1
         return self._latest
@@ -100,7 +107,7 @@ class Log:
             if entry is None:
                 return None
             if len(self._entries) > 1_000:
-                self._entries.clear()
+                self._entries = {at: one for at, one in self._entries.items() if at == self._latest}
             self._entries[version] = entry
         return self._entries[version]
 

@@ -1,21 +1,18 @@
 """How long the log is kept: a pipeline's positions go with the commit that holds them, unless it commits again.
 
-`userMetadata` is in no checkpoint of Delta's, so a run that is idle writes its positions anew in time.
+`userMetadata` is in no checkpoint of Delta's, so a run renews its positions in a quarter of that time.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from fencepost.errors import Usage
-from fencepost.model import Tenure
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-
-    from fencepost.sinks.delta.store import DeltaStore
 
 LOG = "delta.logRetentionDuration"
 TRANSACTIONS = "delta.setTransactionRetentionDuration"
@@ -61,14 +58,7 @@ def duration(text: str | None) -> timedelta | None:
     return sum((int(number) * _UNITS[unit.rstrip("s")] for number, unit in pairs), timedelta())
 
 
-def refresh(store: DeltaStore, tenure: Tenure, now: datetime | None = None) -> bool:
-    """Write the positions anew where a quarter of the time is over. Says whether it did. Raises Fenced."""
-    held = store.held(tenure.pipeline)
-    if held.noted is None:
-        return False
-    table = store.log.table()
-    kept = duration(table.metadata().configuration.get(LOG)) if table else None
-    if (now or datetime.now(UTC)) - held.noted.at < (kept or SHORTEST) / 4:
-        return False
-    store.repeat(tenure)
-    return True
+def log_kept(table: DeltaTable | None) -> timedelta:
+    """How long a commit stays in the log, and with it the positions that it holds."""
+    configured = table.metadata().configuration.get(LOG) if table else None
+    return duration(configured) or SHORTEST

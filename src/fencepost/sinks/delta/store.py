@@ -20,13 +20,11 @@ from fencepost.errors import PositionLost, Unreachable, Usage
 from fencepost.fence import Stored
 from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.sinks import changes
-from fencepost.sinks.delta import writing
+from fencepost.sinks.delta import dead_letters, writing
 from fencepost.sinks.delta.log import Entry, Log
-from fencepost.sinks.delta.note import NUMBERS, Count, Note, following
+from fencepost.sinks.delta.note import NUMBERS, Count, Note, app_id, following
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from fencepost.sinks.delta.target import DeltaTarget
 
 CONFLICTS = 10  # times that a MERGE is done again, after somebody else's commit touched the same files
@@ -42,6 +40,7 @@ class Held:
     note: Note | None = None  # the pipeline's newest
     noted: Entry | None = None  # the commit that carries it
     replaced: Entry | None = None  # a later commit, of somebody else's, after which the rows are others
+    table: int = 0  # which one of those that were at the path
 
     @property
     def stored(self) -> Stored:
@@ -57,29 +56,40 @@ class Held:
 
 
 class DeltaStore:
-    """Rows are DataFrames; None where a batch has none. One thread at a time."""
+    """Rows are DataFrames of Spark's, and dead letters. One thread at a time."""
 
     def __init__(self, target: DeltaTarget) -> None:
         self.target = target
         self.log = Log(target.path, target.storage)
+        self.letters: dead_letters.Letters = {}  # of the batch that is to come
         self._known: dict[str, Held] = {}
         self._wrote: tuple[int, int] | None = None  # the version and the rows of a write that no advance followed yet
 
     # -- the sink
 
-    def write(self, batch: Batch[DataFrame | None]) -> Landed:
+    def write(self, batch: Batch[Any]) -> Landed:
         """Rows in a commit of their own: for the two guarantees that take two steps."""
+        self._bury()
+        dead = sum(self.dead.values())
         if batch.rows is None:
-            return Landed(rows=0)
+            return Landed(0, dead)
         before = self._newest()
         marked = Note(batch.tenure.pipeline, {}, 0)
         writing.write(batch.rows, self.target, marked, transaction=False)
         landed = self._own(marked, before)
         self._wrote = (landed.version, landed.rows) if landed else None
-        return Landed(rows=landed.rows if landed else 0)
+        return Landed(landed.rows if landed else 0, dead)
+
+    @property
+    def dead(self) -> dict[TopicPartition, int]:
+        """How many dead letters each partition has in the batch that is to come."""
+        return {at: rows.num_rows for at, rows in self.letters.items()}
+
+    def _bury(self) -> None:
+        dead_letters.add(self.target.path, self.target.storage, self.letters)
 
     @contextmanager
-    def transaction(self, _batch: Batch[DataFrame | None]) -> Iterator[DeltaTransaction]:
+    def transaction(self, _batch: Batch[Any]) -> Iterator[DeltaTransaction]:
         """Nothing is written before its end."""
         transaction = DeltaTransaction(self)
         yield transaction
@@ -89,9 +99,12 @@ class DeltaStore:
 
     def held(self, pipeline: str) -> Held:
         """What is stored now. Reads what came since it was read last."""
-        known, latest = self._known.get(pipeline), self.log.latest()
+        latest = self.log.latest()
+        known = self._known.get(pipeline)
         if latest is None:
             return Held(None)
+        if known is not None and known.table != self.log.tables:
+            known = None
         if known is None or known.version is None:
             known = Held(-1)
         note, noted, replaced = known.note, known.noted, known.replaced
@@ -103,7 +116,7 @@ class DeltaStore:
             newest = newest or (entry if entry.replaces else None)
         else:
             replaced = newest or replaced
-        self._known[pipeline] = Held(latest, note, noted, replaced)
+        self._known[pipeline] = Held(latest, note, noted, replaced, self.log.tables)
         return self._known[pipeline]
 
     def stored(self, pipeline: str) -> Stored:
@@ -134,7 +147,7 @@ class DeltaStore:
         _require_rows_kept(held)
         stored = changes.advanced(held.stored, batch, datetime.now(UTC))
         note = self._note(held, batch.tenure.pipeline, stored, batch.tenure.token)
-        return replace(note, spans=dict(batch.spans), rows=rows)
+        return replace(note, spans=dict(batch.spans), rows=rows, dead=self.dead)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
@@ -157,15 +170,6 @@ class DeltaStore:
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
         stored = self._change(tenure.pipeline, run, lambda stored: changes.renewed(stored, tenure, run))
         return tenure.renewed(run, {at: stored[at].position for at in tenure.positions})
-
-    def repeat(self, tenure: Tenure) -> None:
-        """The same positions in a new commit, so that they outlive the older ones. Fenced where they are another's."""
-
-        def unchanged(stored: Stored) -> Stored:
-            fence.require_own(stored, tenure)
-            return stored
-
-        self._change(tenure.pipeline, tenure.token, unchanged)
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         fence.require_same_topics(pipeline, self.stored(pipeline), topic_ids)
@@ -215,12 +219,13 @@ class DeltaStore:
                 return note
         raise Unreachable(f"{self.target.path}: others commit to the table all the time")
 
-    def commit_rows(self, batch: Batch[DataFrame]) -> Landed:
+    def commit_rows(self, batch: Batch[Any]) -> Landed:
         """Rows and positions in one commit of Spark's, which landed on return. Fenced where another one came first."""
+        self._bury()
         for last in (False,) * CONFLICTS + (True,):
             held = self.held(batch.tenure.pipeline)
             note = self.moved(held, batch, rows=True)
-            trouble = self._written(batch, note)
+            trouble = self._written(batch.rows, note)
             if (own := self._own(note, held.version or 0)) is not None:
                 return Landed(rows=own.rows)  # whatever failed did so after the commit
             fence.require_start(self.held(batch.tenure.pipeline).stored, batch)
@@ -230,15 +235,15 @@ class DeltaStore:
                 raise trouble
         raise Unreachable(f"{batch}: Spark said that it wrote, and the table's log has no such commit")
 
-    def _written(self, batch: Batch[DataFrame], note: Note) -> Exception | None:
+    def _written(self, frame: Any, note: Note) -> Exception | None:
         """What it ended with: the log alone says whether it landed."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         try:
-            writing.write(batch.rows, self.target, note, transaction=True)
+            writing.write(frame, self.target, note, transaction=True)
         except (PySparkException, Py4JJavaError) as error:
-            if self.target.merge and (refusal := writing.null_keys(batch.rows, self.target.merge, MOST_NAMED)):
+            if self.target.merge and (refusal := writing.null_keys(frame, self.target.merge, MOST_NAMED)):
                 return refusal
             return error
         return None
@@ -262,15 +267,17 @@ class DeltaStore:
         fence.require_same_topics(pipeline, held.stored, topic_ids)
         if held.note is not None:
             return
+        table = self.log.table()
+        if table is None or table.version() != held.version:
+            return  # it went on since it was read: this commit will not land, and the next try looks again
         where = "choose where to continue with `fencepost positions set`"
-        if self.log.last_transaction(pipeline) is not None:
+        if table.transaction_version(app_id(pipeline)) is not None:
             raise PositionLost(
                 f"the positions of pipeline {pipeline!r} went with the clean-up of the table's log: nothing of the "
                 "pipeline was committed for longer than delta.logRetentionDuration",
                 where,
             )
-        table = self.log.table()
-        if table is not None and table.file_uris():
+        if table.file_uris():
             raise PositionLost(
                 f"no position is stored for pipeline {pipeline!r}, but table {self.target.path!r} holds rows: "
                 "starting from scratch could duplicate them",
@@ -284,9 +291,9 @@ class DeltaTransaction:
     def __init__(self, store: DeltaStore) -> None:
         self._store = store
         self._batch: Batch[Any] | None = None
-        self._landed = Landed(rows=0)
+        self._landed = Landed(0, sum(store.dead.values()))
 
-    def write(self, _batch: Batch[DataFrame | None]) -> Landed:
+    def write(self, _batch: Batch[Any]) -> Landed:
         return self._landed
 
     def advance(self, batch: Batch[Any]) -> None:

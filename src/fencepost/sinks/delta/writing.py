@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -21,14 +22,20 @@ if TYPE_CHECKING:
     from fencepost.sinks.delta.target import DeltaTarget
 
 CONFLICTS = "io.delta.exceptions.DeltaConcurrentModificationException"
+_one_at_a_time = Lock()  # what a MERGE is told is in its session, where another thread's write would find it
 PLACE = ("_topic", "_partition", "_offset", "_n")
 
 
 def write(rows: DataFrame, target: DeltaTarget, note: Note, transaction: bool) -> None:
     """One commit with the note in it; where Delta has the note's transaction already, nothing, in silence."""
-    if target.merge is not None:
-        _merge(rows, target, target.merge, note, transaction)
-        return
+    with _one_at_a_time:
+        if target.merge is not None:
+            _merge(rows, target, target.merge, note, transaction)
+        else:
+            _append(rows, target, note, transaction)
+
+
+def _append(rows: DataFrame, target: DeltaTarget, note: Note, transaction: bool) -> None:
     writer = rows.write.format("delta").mode("append").option("userMetadata", to_json(note))
     if transaction:
         writer = writer.option("txnAppId", note.app_id).option("txnVersion", note.version)
