@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.audit.fates import Carried, Fate, Look, Record, by_position, by_rows
+from fencepost.audit.fates import Carried, Fate, Lookup, Record, by_position, by_rows
 from fencepost.model import Mode, Span
 
 WRITTEN, UNCOUNTED = Carried(Span(0, 10), 10), Carried(Span(0, 10), None)
 CARRIED = Record(5, 10, [WRITTEN])
-THERE = Look(rows=0, readable=True, in_span=10)
+THERE = Lookup(rows=0, readable=True, in_span=10)
 
 
 @pytest.mark.parametrize(
@@ -44,15 +44,15 @@ def test_a_pipeline_that_was_renamed_is_told_where_to_ask(begins: bool | None) -
     ("look", "fate"),
     [
         (THERE, Fate.FILTERED),
-        (Look(rows=1), Fate.LANDED),
-        (Look(rows=0, dead=True), Fate.DEAD),
-        (Look(rows=0), Fate.GONE),
+        (Lookup(rows=1), Fate.LANDED),
+        (Lookup(rows=0, dead=True), Fate.DEAD),
+        (Lookup(rows=0), Fate.GONE),
         (replace(THERE, in_span=9), Fate.UNKNOWN),  # somebody took a row of its commit away
         (replace(THERE, mode=Mode.UPSERT), Fate.NO_ROW),
         (replace(THERE, mode=Mode.DEDUPE), Fate.NO_ROW),
     ],
 )
-def test_a_look_at_what_was_carried(look: Look, fate: Fate) -> None:
+def test_a_look_at_what_was_carried(look: Lookup, fate: Fate) -> None:
     assert by_rows(CARRIED, look)[0] is fate
 
 
@@ -67,31 +67,31 @@ OF_ANOTHER = replace(CARRIED, others=[WRITTEN])  # a topic of the same name had 
 @pytest.mark.parametrize(
     ("record", "look", "fate"),
     [
-        (Record(5, 10, others=[WRITTEN]), Look(rows=1, firsts=1), Fate.UNKNOWN),
-        (OF_ANOTHER, Look(rows=1, firsts=1), Fate.UNKNOWN),  # whose is it?
-        (OF_ANOTHER, Look(rows=2, firsts=2), Fate.LANDED),  # the other had one at most
-        (OF_ANOTHER, Look(rows=2, firsts=1), Fate.UNKNOWN),  # two rows of one event
-        (OF_ANOTHER, Look(rows=2), Fate.UNKNOWN),  # at-least-once: the other's event may be there twice
-        (replace(CARRIED, others=[Carried(Span(0, 10), 0)]), Look(rows=1, firsts=1), Fate.LANDED),  # it had no row
-        (replace(CARRIED, others=[Carried(Span(0, 5), 5)]), Look(rows=1), Fate.LANDED),  # it was not at this offset
+        (Record(5, 10, others=[WRITTEN]), Lookup(rows=1, firsts=1), Fate.UNKNOWN),
+        (OF_ANOTHER, Lookup(rows=1, firsts=1), Fate.UNKNOWN),  # whose is it?
+        (OF_ANOTHER, Lookup(rows=2, firsts=2), Fate.LANDED),  # the other had one at most
+        (OF_ANOTHER, Lookup(rows=2, firsts=1), Fate.UNKNOWN),  # two rows of one event
+        (OF_ANOTHER, Lookup(rows=2), Fate.UNKNOWN),  # at-least-once: the other's event may be there twice
+        (replace(CARRIED, others=[Carried(Span(0, 10), 0)]), Lookup(rows=1, firsts=1), Fate.LANDED),  # it had no row
+        (replace(CARRIED, others=[Carried(Span(0, 5), 5)]), Lookup(rows=1), Fate.LANDED),  # it was not at this offset
         (OF_ANOTHER, THERE, Fate.UNKNOWN),  # as many rows as its commit wrote, and some are of the other
-        (OF_ANOTHER, Look(rows=0, dead=True), Fate.DEAD),
+        (OF_ANOTHER, Lookup(rows=0, dead=True), Fate.DEAD),
         (
             replace(CARRIED, others=[Carried(Span(0, 10), 9, 1)]),
-            Look(rows=0, dead=True),
+            Lookup(rows=0, dead=True),
             Fate.GONE,
         ),  # the other's letter
     ],
 )
 def test_what_a_topic_that_was_deleted_left_at_the_same_place_proves_nothing(
-    record: Record, look: Look, fate: Fate
+    record: Record, look: Lookup, fate: Fate
 ) -> None:
     assert by_rows(record, look)[0] is fate
 
 
 def test_a_letter_that_may_be_of_either_topic_leaves_it_open() -> None:
     one_dead = Carried(Span(0, 10), 9, 1)
-    fate, note = by_rows(Record(5, 10, [one_dead], others=[one_dead]), Look(rows=0, dead=True))
+    fate, note = by_rows(Record(5, 10, [one_dead], others=[one_dead]), Lookup(rows=0, dead=True))
     assert (fate, "dead letter" in note) == (Fate.UNKNOWN, True)
 
 
@@ -108,11 +108,11 @@ CARRIES = st.builds(
     st.none() | st.integers(0, 12),
     st.lists(CARRIES, max_size=3),
     st.builds(
-        Look, st.integers(0, 2), st.booleans(), st.booleans(), st.booleans(), st.sampled_from(Mode), st.integers(0, 9)
+        Lookup, st.integers(0, 2), st.booleans(), st.booleans(), st.booleans(), st.sampled_from(Mode), st.integers(0, 9)
     ),
 )
 def test_nothing_that_was_never_carried_is_called_processed_or_filtered(
-    offset: int, position: int | None, spans: list[Carried], look: Look
+    offset: int, position: int | None, spans: list[Carried], look: Lookup
 ) -> None:
     over = [one for one in spans if one.span.start <= offset < one.span.end]
     record = Record(offset, position, over)

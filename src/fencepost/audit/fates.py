@@ -52,7 +52,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Look:
+class Lookup:
     """What was found where rows and records are looked up."""
 
     rows: int  # that came of it
@@ -91,26 +91,26 @@ def by_position(at: Record) -> Answer:
     return Fate.SKIPPED, "no commit covers it"
 
 
-def by_rows(at: Record, look: Look) -> Answer:
+def by_rows(at: Record, found: Lookup) -> Answer:
     """With one. A row that is there is there, whatever the position says."""
     fate, note = by_position(at)
-    if look.rows:
-        return _with_row(at, look)
-    if look.dead and not _letter_of_another(at):
+    if found.rows:
+        return _with_row(at, found)
+    if found.dead and not _letter_of_another(at):
         return _with_letter(at)
-    if fate is Fate.UNKNOWN and at.carried and look.readable:
+    if fate is Fate.UNKNOWN and at.carried and found.readable:
         return fate, _BEFORE_ROWS
     if fate is not Fate.PROCESSED:
         return fate, note
-    return _without_row(at, look)
+    return _without_row(at, found)
 
 
-def _with_row(at: Record, look: Look) -> Answer:
+def _with_row(at: Record, found: Lookup) -> Answer:
     """A topic of the same name that was deleted may have left rows at the same place: one of each of its events."""
     earlier = sum(one.rows != 0 for one in at.before)
     if not earlier:
         return Fate.LANDED, ""
-    if look.firsts is not None and look.firsts > earlier:
+    if found.firsts is not None and found.firsts > earlier:
         return Fate.LANDED, "some of the rows may be of the topic of this name that was deleted"
     return Fate.UNKNOWN, "there is a row, and it may be of the topic of this name that was deleted"
 
@@ -126,14 +126,14 @@ def _with_letter(at: Record) -> Answer:
     return Fate.DEAD, ""
 
 
-def _without_row(at: Record, look: Look) -> Answer:
+def _without_row(at: Record, found: Lookup) -> Answer:
     """Carried, and nothing is there of it."""
-    if not look.readable:
+    if not found.readable:
         return Fate.GONE, ""
-    if look.mode is not Mode.APPEND:
-        return Fate.NO_ROW, "a tombstone" if look.tombstone else "replaced by another event of its key, or filtered"
-    if len(at.carried) == 1 and look.in_span is not None and look.in_span < (at.carried[0].rows or 0):
-        missing = (at.carried[0].rows or 0) - look.in_span
+    if found.mode is not Mode.APPEND:
+        return Fate.NO_ROW, "a tombstone" if found.tombstone else "replaced by another event of its key, or filtered"
+    if len(at.carried) == 1 and found.in_span is not None and found.in_span < (at.carried[0].rows or 0):
+        missing = (at.carried[0].rows or 0) - found.in_span
         return Fate.UNKNOWN, f"filtered or lost: its commit lacks {count(missing, 'row')}; see `fencepost audit`"
     if any(one.rows != 0 for one in at.others) and any(one.rows != 0 for one in at.carried):
         return Fate.UNKNOWN, "filtered or lost: among its commit's rows may be some of the topic that was deleted"

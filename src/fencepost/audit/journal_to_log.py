@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from fencepost.audit.engines.engine import Engine
 from fencepost.audit.findings import Hop
-from fencepost.audit.notes import Notes, is_sequenced
+from fencepost.audit.hop_findings import HopFindings, is_sequenced
 from fencepost.guarantee import Anomaly
 from fencepost.machine.counting import count as counted
 from fencepost.model import Outcome
@@ -45,7 +45,7 @@ def compare_log(
 def check_log(engine: Engine, most: int, relation: str = "log", reordered: Anomaly = Anomaly.REORDERED_IN_LOG) -> Hop:
     """The log by itself: ids that stand there twice, values that changed, sequences that go back within a key."""
     hop = Hop("sender to log", BY_HEADERS)
-    notes = Notes(engine, hop, most)
+    findings = HopFindings(engine, hop, most)
     (count,) = engine.rows(
         "SELECT count(*) AS rows, count(id) AS ids, count(intact) AS sums, count(DISTINCT id) AS different, "
         f"coalesce(sum(CASE WHEN intact = FALSE THEN 1 ELSE 0 END), 0) AS changed FROM {relation}"
@@ -54,12 +54,12 @@ def check_log(engine: Engine, most: int, relation: str = "log", reordered: Anoma
     hop.facts = {"with_id": int(count["ids"]), "with_checksum": int(count["sums"])}
     hop.facts["copies"] = int(count["ids"]) - int(count["different"])
     if count["changed"]:
-        notes.add(Anomaly.CORRUPTED, relation, "intact = FALSE", "the value does not match its checksum", times="1")
+        findings.add(Anomaly.CORRUPTED, relation, "intact = FALSE", "the value does not match its checksum", times="1")
     if count["ids"]:
         copy = _COPY if hop.facts["copies"] else "1"
         engine.view("sequenced", _SEQUENCED.format(relation=relation, is_sequenced=is_sequenced(engine), copy=copy))
         engine.keep("later", _LATER)
-        notes.add(reordered, "later", "TRUE", "an event that was sent later stands before it", times="1")
+        findings.add(reordered, "later", "TRUE", "an event that was sent later stands before it", times="1")
     return hop
 
 
@@ -72,7 +72,7 @@ def doubled_in_log(engine: Engine, hop: Hop, most: int) -> None:
         "SELECT min(topic) AS topic, min(part) AS part, min(pos) AS pos, id, count(*) AS times FROM log "
         "WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1",
     )
-    Notes(engine, hop, most).add(Anomaly.DOUBLED_IN_LOG, "copies", "TRUE", events="times - 1", times="times")
+    HopFindings(engine, hop, most).add(Anomaly.DOUBLED_IN_LOG, "copies", "TRUE", events="times - 1", times="times")
     (count,) = engine.rows("SELECT count(*) AS ids, coalesce(max(times), 0) AS times FROM copies")
     hop.facts |= {"repeated_ids": int(count["ids"]), "most_copies": int(count["times"])}
 
@@ -83,7 +83,7 @@ class _FirstHop:
         self._read_raw = read_raw
         self._nowhere = missing
         self._hop = Hop("sender to log", f"the journal's ids, and {BY_HEADERS}")
-        self._notes = Notes(engine, self._hop, most)
+        self._findings = HopFindings(engine, self._hop, most)
 
     def run(self) -> Hop:
         self._engine.view(
@@ -101,13 +101,13 @@ class _FirstHop:
         self._torn()
         self._lost()
         told = "outcome IN ('acked', 'unknown') AND times > most"
-        self._notes.add(
+        self._findings.add(
             Anomaly.DOUBLED_IN_LOG, "told", told, events="times - most", times="times", expected="greatest(least, 1)"
         )
         all_of_them = {"events": "times", "times": "times", "expected": "0"}
-        self._notes.add(Anomaly.ABORTED_READ, "told", "outcome = 'aborted' AND times > 0", **all_of_them)
+        self._findings.add(Anomaly.ABORTED_READ, "told", "outcome = 'aborted' AND times > 0", **all_of_them)
         never = "times > 0 AND (outcome IS NULL OR outcome = 'refused')"
-        self._notes.add(Anomaly.PHANTOM, "told", never, "no journal says that it was sent", **all_of_them)
+        self._findings.add(Anomaly.PHANTOM, "told", never, "no journal says that it was sent", **all_of_them)
         self._nameless()
         return self._hop
 
@@ -141,7 +141,7 @@ class _FirstHop:
             "GROUP BY transaction HAVING sum(CASE WHEN times > 0 THEN 1 ELSE 0 END) BETWEEN 1 AND count(*) - 1",
         )
         counts = {"times": "times", "expected": "events"}
-        self._notes.add(Anomaly.TORN_TRANSACTION, "torn", "TRUE", "a part of the transaction is there", **counts)
+        self._findings.add(Anomaly.TORN_TRANSACTION, "torn", "TRUE", "a part of the transaction is there", **counts)
 
     def _lost(self) -> None:
         gone = "times < least AND (transaction IS NULL OR transaction NOT IN (SELECT id FROM torn))"
@@ -157,6 +157,6 @@ class _FirstHop:
         nowhere, aborted = "acknowledged, and not in the log", "acknowledged, and in the log only as not committed"
         counts = {"events": "least - times", "times": "times", "expected": "least"}
         some = "acknowledged more often than it is in the log"
-        self._notes.add(self._nowhere, "gone", "pos IS NULL", nowhere, **counts)
-        self._notes.add(Anomaly.LOST_BEFORE_LOG, "gone", "pos IS NOT NULL AND times = 0", aborted, **counts)
-        self._notes.add(self._nowhere, "gone", "pos IS NOT NULL AND times > 0", some, **counts)
+        self._findings.add(self._nowhere, "gone", "pos IS NULL", nowhere, **counts)
+        self._findings.add(Anomaly.LOST_BEFORE_LOG, "gone", "pos IS NOT NULL AND times = 0", aborted, **counts)
+        self._findings.add(self._nowhere, "gone", "pos IS NOT NULL AND times > 0", some, **counts)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fencepost.audit.engines.engine import BUCKET_BITS, Engine, Row, bucket, table
 from fencepost.audit.findings import Finding, Hop
-from fencepost.audit.notes import Notes
+from fencepost.audit.hop_findings import HopFindings
 from fencepost.audit.spans import LandedSpan, SpanCount
 from fencepost.audit.sums import Bucket, Sums, rows_of, suspects
 from fencepost.guarantee import Anomaly
@@ -76,7 +76,7 @@ class _Comparison:
         self._engine = engine
         self._asked = question
         self._hop = Hop("log to sink", question.keying.checked)
-        self._notes = Notes(engine, self._hop, question.most)
+        self._findings = HopFindings(engine, self._hop, question.most)
         self._columns = question.keying.columns
         self._keys = ", ".join(question.keying.columns)
         self._hurt: dict[int, SpanCount] = {}  # the spans that meet a bucket that differs
@@ -144,9 +144,9 @@ class _Comparison:
         self._make_mismatches(differing)
         doubled = "logged > 0 AND times > logged + before"
         counts = {"times": "times", "expected": "logged", "n": "n"}
-        self._notes.add(Anomaly.DOUBLED_IN_SINK, "mismatch", doubled, events="times - logged - before", **counts)
+        self._findings.add(Anomaly.DOUBLED_IN_SINK, "mismatch", doubled, events="times - logged - before", **counts)
         changed, note = "changed AND before = 0", "another payload than in the log"
-        self._notes.add(Anomaly.CORRUPTED, "mismatch", changed, note, **counts)
+        self._findings.add(Anomaly.CORRUPTED, "mismatch", changed, note, **counts)
         self._leave_open("mismatch", "times - logged", "logged > 0 AND times > logged")
         self._leave_open("mismatch", "1", "changed AND logged > 0 AND times <= logged")
         self._count_spans(differing)
@@ -225,14 +225,14 @@ class _Comparison:
         counts = {"events": "times - before", "times": "times", "expected": "0", "n": "n"}
         excluded = self._asked.unexpected or Anomaly.PHANTOM
         committed, note = "state = 'committed' AND times > before", "its event is not expected to have a row"
-        self._notes.add(excluded, "extra", committed, note, **counts)
+        self._findings.add(excluded, "extra", committed, note, **counts)
         aborted, note = "state = 'aborted' AND times > before", "a record of the log that is not committed"
-        self._notes.add(Anomaly.ABORTED_READ, "extra", aborted, note, **counts)
+        self._findings.add(Anomaly.ABORTED_READ, "extra", aborted, note, **counts)
         self._leave_open("extra", "times", "state <> 'ahead'")
         if self._asked.compacted and self._hurt:
             self._compacted(counts)
         else:
-            self._notes.add(self._asked.nowhere, "extra", "state = 'nowhere' AND times > before", **counts)
+            self._findings.add(self._asked.nowhere, "extra", "state = 'nowhere' AND times > before", **counts)
             self._blamed = self._by_span(
                 f"SELECT h.span, count(*) AS times FROM extra m JOIN hurt h ON {_inside('m')} GROUP BY h.span"
             )
@@ -250,7 +250,7 @@ class _Comparison:
         gone = self._by_span("SELECT span, count(*) AS times FROM extra_in WHERE span IS NOT NULL GROUP BY span")
         surplus = {i: min(count.surplus, gone.get(i, 0)) for i, count in self._hurt.items()}
         self._put_named([i for i, more in surplus.items() if more and more == gone[i]])
-        self._notes.add(Anomaly.PHANTOM, "extra_in", _UNEXPLAINED, **counts)
+        self._findings.add(Anomaly.PHANTOM, "extra_in", _UNEXPLAINED, **counts)
         for i, more in surplus.items():
             if 0 < more < gone[i]:
                 self._hop.add([_long(self._hurt[i], more)], more)
@@ -294,7 +294,7 @@ class _Comparison:
         counts = {"events": "logged - times", "times": "times", "expected": "logged"}
         open_ = self._asked.missing is Anomaly.UNDECIDED
         note = "filtered, lost, or of a key whose row is another event's" if open_ else ""
-        self._notes.add(self._asked.missing, relation, where, note, **counts)
+        self._findings.add(self._asked.missing, relation, where, note, **counts)
 
     def _count_spans(self, differing: list[Bucket]) -> None:
         """How many rows are there of each span that meets a bucket that differs."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.audit.fates import Carried, Fate, Look, Record, by_position, by_rows
+from fencepost.audit.fates import Carried, Fate, Lookup, Record, by_position, by_rows
 from fencepost.audit.scope import require_same_topics
 from fencepost.errors import Usage
 from fencepost.fence import Stored
@@ -68,9 +68,9 @@ def receipt(
         deadline = time.monotonic() + wait
         while by_position(record := log.record())[0] is Fate.WAITING and time.monotonic() < deadline:
             time.sleep(LOOK_EVERY)
-        look = _look(spec, at, record, log) if check else None
-    fate, note = by_rows(record, look) if look else by_position(record)
-    return Receipt(fate, at, offset, record.position, look.rows if look else None, note)
+        lookup = _looked_up(spec, at, record, log) if check else None
+    fate, note = by_rows(record, lookup) if lookup else by_position(record)
+    return Receipt(fate, at, offset, record.position, lookup.rows if lookup else None, note)
 
 
 def find_event(spec: PipelineSpec, id_: str, topic: str | None = None) -> tuple[TopicPartition, int]:
@@ -140,14 +140,14 @@ def _carried(commits: Sequence[Commit]) -> list[Carried]:
     return [Carried(one.span, one.rows, one.dead) for one in commits]
 
 
-def _look(spec: PipelineSpec, at: TopicPartition, record: Record, log: _Log) -> Look:
+def _looked_up(spec: PipelineSpec, at: TopicPartition, record: Record, log: _Log) -> Lookup:
     merge = spec.sink.options.merge
     firsts = spec.guarantee is not Guarantee.AT_LEAST_ONCE and bool(record.before)
     span = record.carried[0].span if merge is None and len(record.carried) == 1 else None
     found = _answering(spec).rows_at(spec.job, at, record.offset, firsts, span)
     readable, tombstone = (False, False) if found.rows or found.dead else log.readable()
     mode = merge.mode if merge else Mode.APPEND
-    return Look(found.rows, found.dead, readable, tombstone, mode, found.in_span, found.firsts)
+    return Lookup(found.rows, found.dead, readable, tombstone, mode, found.in_span, found.firsts)
 
 
 def _answering(spec: PipelineSpec) -> AnswersReceipts:

@@ -65,7 +65,7 @@ def suffix_of(path: Path) -> str:
 
 
 @contextmanager
-def telling(name: str) -> Iterator[None]:
+def reading_errors_named(name: str) -> Iterator[None]:
     """What cannot be read further in the block raises BrokenLine."""
     try:
         yield
@@ -79,7 +79,7 @@ def telling(name: str) -> Iterator[None]:
 def opened(path: Path) -> Iterator[io.BufferedReader[Any]]:
     """Its bytes, unpacked, from the first. Raises Usage; BrokenLine, in the block too, where they cannot be read on."""
     with (
-        telling(str(path)),
+        reading_errors_named(str(path)),
         io.BufferedReader(io.FileIO(path), BLOCK) as file,
         unpacked(file, packing_of(path), str(path)) as plain,
     ):

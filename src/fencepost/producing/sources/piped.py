@@ -9,7 +9,7 @@ from typing import Any
 from fencepost.producing.events import Event
 from fencepost.producing.sources.layouts import Decode, Layout
 from fencepost.producing.sources.lines import LONGEST_ROW, Reading, Row, decoder_of, event_of, rows
-from fencepost.producing.sources.opening import BOM, HEAD, packing_in, require_lines, telling, unpacked
+from fencepost.producing.sources.opening import BOM, HEAD, packing_in, reading_errors_named, require_lines, unpacked
 from fencepost.producing.sources.source import BrokenLine, Stream
 
 _NAME = "standard input"
@@ -26,7 +26,7 @@ class Piped(Stream):
     def _read(self, stream: io.BufferedReader[Any]) -> Iterator[Event]:
         """Raises BrokenLine at a line that is no event, Usage where there are no lines."""
         layout = self._reading.layout or Layout.TEXT
-        with telling(_NAME), unpacked(stream, packing_in(stream.peek(4)), _NAME) as plain:
+        with reading_errors_named(_NAME), unpacked(stream, packing_in(stream.peek(4)), _NAME) as plain:
             head = plain.peek(HEAD)  # what is there: nobody waits for more
             if self._reading.layout is None:
                 require_lines(head, _NAME, layout)

@@ -7,7 +7,7 @@ from fencepost.audit.findings import Finding, Hop
 from fencepost.guarantee import Anomaly
 
 
-class Notes:
+class HopFindings:
     """Adds what conditions select to a hop. The relations have the columns id, topic, part, pos."""
 
     def __init__(self, engine: Engine, hop: Hop, most: int) -> None:
