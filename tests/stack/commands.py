@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,16 +16,12 @@ import psycopg
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from support import commands
 from support.signals import attended
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(commands.Ended):
     """A command that ended."""
-
-    code: int
-    out: str
-    err: str
 
     @property
     def status(self) -> dict[str, Any]:
@@ -50,7 +45,7 @@ class Ended:
 def begin(*words: str, env: Mapping[str, str] | None = None, under: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     """Start a command; `under` is a program that starts it."""
     return subprocess.Popen(
-        attended([*under, sys.executable, "-m", "fencepost", *words]),
+        attended([*under, *commands.argv(*words)]),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -75,7 +70,14 @@ def up(home: Path) -> Ended:
 
 
 def status(home: Path) -> Ended:
-    return run("stack", "status", "--home", str(home), "--format", "json")
+    done = commands.here("stack", "status", "--home", home, "--format", "json")
+    return Ended(done.code, done.out, done.err)
+
+
+def standing(home: Path) -> Ended:
+    """The status of a stack that is up; it is started if it is not."""
+    found = status(home)
+    return found if found.code == 0 else up(home)
 
 
 def processes_of(home: Path) -> list[int]:

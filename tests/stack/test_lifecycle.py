@@ -17,7 +17,7 @@ import pytest
 
 from fencepost.local import state
 from fencepost.machine import process
-from stack.commands import Keepsake, processes_of, run, status, up
+from stack.commands import Keepsake, processes_of, run, standing, status, up
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_up_returns_when_everything_answers(home: Path) -> None:
 
 
 def test_the_password_is_in_the_passfile_and_nowhere_else(home: Path) -> None:
-    found = up(home)
+    found = standing(home)
     password = (home / "passfile").read_text().strip().rpartition(":")[2]
     assert (home / "passfile").stat().st_mode & 0o777 == 0o600
     assert password not in found.out + found.err + (home / "state.json").read_text()
@@ -50,7 +50,7 @@ def test_the_password_is_in_the_passfile_and_nowhere_else(home: Path) -> None:
 
 
 def test_a_home_is_for_its_owner_alone_and_its_processes_know_no_secret(home: Path) -> None:
-    found = up(home)
+    found = standing(home)
     allowed = 0o711 if os.geteuid() == 0 else 0o700  # root's PostgreSQL passes through
     assert home.stat().st_mode & 0o777 == allowed
     inside = [path for path in home.rglob("*") if not path.is_symlink() and "postgres" not in path.parts]
@@ -65,11 +65,11 @@ def test_a_home_is_for_its_owner_alone_and_its_processes_know_no_secret(home: Pa
 
 
 def test_up_twice_is_up_once(home: Path) -> None:
-    assert up(home).pids == up(home).pids
+    assert standing(home).pids == up(home).pids
 
 
 def test_status_is_text_for_people(home: Path) -> None:
-    up(home)
+    standing(home)
     shown = run("stack", "status", "--home", str(home))
     assert shown.code == 0
     for word in ("controller", "broker-1", "broker-2", "broker-3", "postgres", "bootstrap.servers", "leaders", "MB"):
@@ -77,7 +77,7 @@ def test_status_is_text_for_people(home: Path) -> None:
 
 
 def test_killed_processes_are_named_and_started_again_with_their_data(home: Path) -> None:
-    found = up(home)
+    found = standing(home)
     keepsake = Keepsake.leave(found.status)
     for pid in found.pids.values():
         assert pid
@@ -95,7 +95,7 @@ def test_killed_processes_are_named_and_started_again_with_their_data(home: Path
 
 
 def test_a_killed_process_alone_is_started_alone(home: Path) -> None:
-    found = up(home)
+    found = standing(home)
     os.kill(found.pids["postgres"] or 0, signal.SIGKILL)
     again = up(home)
     changed = {name for name, pid in again.pids.items() if pid != found.pids[name]}
@@ -103,7 +103,7 @@ def test_a_killed_process_alone_is_started_alone(home: Path) -> None:
 
 
 def test_a_stopped_process_is_not_taken_for_one_that_works(home: Path) -> None:
-    pid = up(home).pids["broker-2"] or 0
+    pid = standing(home).pids["broker-2"] or 0
     os.kill(pid, signal.SIGSTOP)
     try:
         seen = status(home)
@@ -113,9 +113,9 @@ def test_a_stopped_process_is_not_taken_for_one_that_works(home: Path) -> None:
     assert {node["name"]: node["state"] for node in seen.status["nodes"]}["broker-2"] == "stopped"
 
 
-def test_a_reused_pid_is_never_signalled(home: Path) -> None:
+def test_down_never_signals_a_reused_pid_and_keeps_the_data(home: Path) -> None:
     """The record names a process that has the pid now, but was born at another time."""
-    up(home)
+    keepsake = Keepsake.leave(standing(home).status)
     remembered = state.load(home)
     assert remembered
     real = remembered.nodes["broker-1"].process
@@ -128,6 +128,7 @@ def test_a_reused_pid_is_never_signalled(home: Path) -> None:
         assert stranger.poll() is None
         stranger.kill()
     assert processes_of(home) == []  # the broker that the record did not name was found all the same
+    keepsake.check(up(home).status)
 
 
 @pytest.mark.parametrize("content", ["", '{"version": 1, "cluster_id": "x", "no', '{"version": 99}', "[]", "\0" * 512])
@@ -190,15 +191,11 @@ def test_processes_that_nothing_remembers_are_ended(home: Path) -> None:
     assert not psutil.pid_exists(found.pids["broker-3"] or 0)
 
 
-def test_down_keeps_the_data_and_wipe_removes_it(home: Path) -> None:
-    found = up(home)
-    keepsake = Keepsake.leave(found.status)
-    assert run("stack", "down", "--home", str(home)).code == 0
-    assert processes_of(home) == []
-    keepsake.check(up(home).status)
+def test_wipe_removes_the_data_and_nothing_of_others(home: Path) -> None:
+    standing(home)
     database = (home / "postgres").resolve()
     (home / "notes.txt").write_text("not the stack's")
-    assert run("down", "--wipe", "--home", str(home)).code == 0
+    assert run("stack", "down", "--wipe", "--home", str(home)).code == 0
     assert processes_of(home) == []
     assert not database.exists()
     assert [path.name for path in home.iterdir()] == ["notes.txt"]

@@ -91,9 +91,10 @@ def _listeners(name: str) -> tuple[str, ...]:
 def _configure(processes: Processes, up: Sequence[str]) -> list[str]:
     """Write every node's settings; returns those that run with others."""
     outdated = []
+    kafka.folder(processes.home, "").mkdir(mode=0o700, exist_ok=True)  # root's home lets others pass through
     for name in NODE_IDS:
         node = kafka.folder(processes.home, name)
-        node.mkdir(parents=True, exist_ok=True)
+        node.mkdir(exist_ok=True)
         file = node / "server.properties"
         text = kafka.properties(name, processes.state.ports(), processes.state.tuning)
         if not file.exists() or file.read_bytes() != text.encode():
