@@ -22,15 +22,13 @@ from spark.flows import SCHEMA, Flow
 ENGINES: dict[str, dict[str, Any]] = {"spark": {}, "python": {"engine": "python", "transform": None}}
 GONE = list(range(101, 141, 2))  # the ids at 50 to 69 of partition 1
 
-each_engine = pytest.mark.parametrize("engine", ENGINES)
-
 
 def _parts(flow: Flow, engine: str, skip: bool = True, guarantee: str = "at-most-once") -> dict[str, Any]:
     source = {"topic": flow.name, "value": "json", "schema": SCHEMA, "failOnDataLoss": not skip}
     return {**ENGINES[engine], "guarantee": guarantee, "source": source}
 
 
-@each_engine
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_run_that_may_lose_goes_on_at_the_first_record_there_is_and_tells_what_was_gone(
     flow: Flow, engine: str
 ) -> None:
@@ -53,7 +51,7 @@ def test_a_run_that_may_lose_goes_on_at_the_first_record_there_is_and_tells_what
     assert not [news for news in flow.run(**_parts(flow, engine)).news if isinstance(news, Skipped)]  # said once
 
 
-@each_engine
+@pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.proof), "python"])
 def test_a_topic_created_again_is_refused_all_the_same(flow: Flow, engine: str) -> None:
     flow.produce(range(100))
     flow.run(**_parts(flow, engine))

@@ -36,7 +36,10 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# only a cast stops in Spark itself, without a name; the others are found in the same way for the dead letters below
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "cast" else pytest.mark.proof) for kind in KINDS]
+)
 def test_one_bad_record_stops_the_run_which_names_it(flow: Flow, kind: str) -> None:
     bad = KINDS[kind]
     flow.produce(range(200), {7: bad.value})

@@ -133,19 +133,24 @@ def test_a_table_that_does_not_fit_is_refused_before_an_event_moves(flow: Flow) 
     assert (flow.landed(), flow.positions()) == ([], {})
 
 
-FUNCTIONS = {
-    # what is in the file, how it is called, and what is said of it
+# what is in the file, how it is called, and what is said of it
+FAILING = {
     "def f(events): raise ValueError('boom')": ("spark", "ValueError: boom"),
     "def f(events): return 7": ("spark", "returned int"),
-    "def f(events": ("spark", "was never closed"),
     "def f(rows): return rows.slice(rows.column('id')[0].as_py())": ("arrow", "IndexError"),
+}
+NOT_LOADED = {
+    "def f(events": ("spark", "was never closed"),
     "import no_such_module": ("arrow", "no_such_module"),
 }
 
 
-def test_a_function_that_does_not_work_is_refused_before_an_event_moves(flow: Flow, tmp_path: Path) -> None:
+@pytest.mark.parametrize("functions", [FAILING, pytest.param(NOT_LOADED, marks=pytest.mark.proof)])
+def test_a_function_that_does_not_work_is_refused_before_an_event_moves(
+    flow: Flow, tmp_path: Path, functions: dict[str, tuple[str, str]]
+) -> None:
     flow.produce(range(100))
-    for text, (kind, complaint) in FUNCTIONS.items():
+    for text, (kind, complaint) in functions.items():
         (tmp_path / "mine.py").write_text(text)
         with pytest.raises(Usage) as refused:
             flow.run(transform={kind: "mine.py:f"})
