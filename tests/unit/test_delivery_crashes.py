@@ -17,6 +17,7 @@ import pytest
 from hypothesis import example, find, given, settings
 from hypothesis import strategies as st
 
+from fencepost import fence
 from fencepost.delivery import deliver
 from fencepost.errors import Fenced, Unknown
 from fencepost.guarantee import Guarantee
@@ -201,15 +202,9 @@ def test_the_sweep_finds_both_anomalies_by_itself() -> None:
     assert doubled(tell(Guarantee.AT_LEAST_ONCE, doubling))
 
 
-class UnfencedStore(ShakyStore):
-    """A store whose positions anybody may move from anywhere: what the sweep must catch."""
-
-    def require_start(self, _batch: Batch[Any]) -> None:
-        return
-
-
 def test_without_the_fence_exactly_once_is_seen_to_double(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShakyStore, "require_start", UnfencedStore.require_start)
+    """Positions that anybody may move from anywhere: what the sweep must catch."""
+    monkeypatch.setattr(fence, "require_start", lambda _stored, _batch: None)
     story: list[tuple[int, Move]] = [(5, Stall(Step.WRITTEN))]
     assert doubled(tell(Guarantee.EXACTLY_ONCE, story))
 
