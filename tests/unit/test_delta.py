@@ -176,6 +176,35 @@ def test_columns_are_compared_by_name_and_type(tmp_path: Path) -> None:
         KIND.fit(job(tmp_path / "u", partition_by=["day"]), ROWS)
 
 
+def test_a_table_to_which_deltalake_cannot_commit_is_refused(tmp_path: Path) -> None:
+    KIND.prepare(job(tmp_path / "t"), ROWS)
+    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] |= {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}
+            line["protocol"]["writerFeatures"] = ["appendOnly", "rowTracking", "domainMetadata"]
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with pytest.raises(Usage, match="domainMetadata, rowTracking"):
+        KIND.fit(job(tmp_path / "t"), ROWS)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"table": "t"}, "give its path"),
+        ({"path": "/t", "order_by": "ts"}, "the highest offset"),
+        ({"path": "/t", "tombstones": "delete"}, "a row like any other"),
+        ({"path": "relative"}, "match pattern"),
+        ({"path": "/t", "mode": "upsert"}, "needs a key"),
+        ({"path": "/t", "key": ["id"]}, "a key goes with"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_with_the_reason(options: dict[str, object], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        DeltaOptions.model_validate(options)
+
+
 def test_a_table_that_is_not_there_has_no_positions_and_none_can_be_set(tmp_path: Path) -> None:
     ledger = KIND.ledger(job(tmp_path / "t"))
     assert dict(ledger.positions(PIPELINE)) == {}

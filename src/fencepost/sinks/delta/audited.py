@@ -91,8 +91,8 @@ def dataset(table: DeltaTable) -> ds.Dataset:
 
 def last_rows(table: DeltaTable, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Of the files that were added last."""
-    rows = dataset(table)
     with translated("read the table"):
+        rows = dataset(table)
         added = pa.table(table.get_add_actions(flatten=True)).select(["path", "modification_time"])
         times = dict(zip(added.column("path").to_pylist(), added.column("modification_time").to_pylist(), strict=True))
         found: list[tuple[Any, ...]] = []

@@ -20,7 +20,7 @@ from fencepost.sinks.delta import audited, dead_letters, reading
 from fencepost.sinks.delta.log import Log, translated, uri_of
 from fencepost.sinks.delta.options import DeltaOptions
 from fencepost.sinks.delta.retention import log_kept, require_kept
-from fencepost.sinks.delta.schema import fitted, schema_for, types_of
+from fencepost.sinks.delta.schema import fitted, require_features, schema_for, types_of
 from fencepost.sinks.delta.store import DeltaStore, Held
 from fencepost.sinks.delta.target import DeltaTarget
 from fencepost.sinks.kind import Activity, Fit, SinkJob, SparkNeeds
@@ -61,6 +61,7 @@ class DeltaKind:
         if table is None:
             _require_partitions(options, rows)
             return Fit(self.columns(job, rows), exists=False)
+        require_features(options.path, table)
         require_kept(options.path, table)
         return Fit(fitted(options.path, rows, table, options.columns == "evolve"), exists=True)
 

@@ -106,7 +106,7 @@ class Log:
             entry = self._parsed(version)
             if entry is None:
                 return None
-            if len(self._entries) > 1_000:
+            if len(self._entries) > 100:
                 self._entries = {at: one for at, one in self._entries.items() if at == self._latest}
             self._entries[version] = entry
         return self._entries[version]

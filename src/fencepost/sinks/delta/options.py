@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from fencepost.model import Merge, Mode
 from fencepost.sinks.options import SinkOptions
+
+NOT_HERE = {
+    "table": "positions and status read its log without Spark, which alone knows its catalog; give its path",
+    "order_by": "of a key the highest offset of a partition has the row, and across partitions the later commit",
+    "tombstones": "an event without a value is a row like any other; have the transform mark it",
+}
 
 
 class DeltaOptions(SinkOptions):
@@ -24,6 +31,14 @@ class DeltaOptions(SinkOptions):
         "strict", alias="schema", description="evolve: columns that the table lacks are added to it"
     )
     provenance: bool = Field(True, description="keep _topic, _partition, _offset and _n of each row")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_of_a_delta_table(cls, given: Any) -> Any:
+        for name, why in NOT_HERE.items():
+            if isinstance(given, Mapping) and name in given:
+                raise PydanticCustomError("delta", f"{name} is no option of a Delta table: {why}")
+        return given
 
     @model_validator(mode="after")
     def _keyed(self) -> DeltaOptions:

@@ -18,6 +18,23 @@ if TYPE_CHECKING:
 FORBIDDEN = re.compile(r"[ ,;{}()\n\t=]")  # in a column's name, by Parquet and by Delta
 
 
+# of tables to which deltalake commits
+FEATURES = {
+    *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz"),
+    *("columnMapping", "deletionVectors", "v2Checkpoint", "variantType"),
+}
+
+
+def require_features(path: str, table: DeltaTable) -> None:
+    """Raises Usage for a table to which deltalake, which makes the commits without rows, commits nothing."""
+    unknown = sorted(set(table.protocol().writer_features or ()) - FEATURES)
+    if unknown:
+        raise Usage(
+            f"table {path!r} has features to which deltalake cannot commit: {', '.join(unknown)}",
+            "use a table without them",
+        )
+
+
 def schema_for(rows: pa.Schema) -> Schema:
     """Of a new table. Raises Usage for a column that no Delta table can have."""
     from deltalake.exceptions import DeltaError
