@@ -107,7 +107,10 @@ def test_task_attempts_that_fail_leave_nothing(lake: LakeFlow) -> None:
     lake.assert_exact(200)
 
 
-def test_a_commit_whose_answer_is_lost_is_found_in_the_log(lake: LakeFlow, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-most-once"])
+def test_a_commit_whose_answer_is_lost_is_found_in_the_log(
+    lake: LakeFlow, monkeypatch: pytest.MonkeyPatch, guarantee: str
+) -> None:
     lake.produce(range(200))
     written = writing.write
     lost: list[Any] = []
@@ -119,7 +122,7 @@ def test_a_commit_whose_answer_is_lost_is_found_in_the_log(lake: LakeFlow, monke
             arguments[0].sparkSession.sql("SELECT raise_error('the answer is lost')").collect()
 
     monkeypatch.setattr(writing, "write", write)
-    assert lake.run().rows == 200
+    assert lake.run(guarantee=guarantee).rows == 200
     assert lost
     lake.assert_exact(200)
 

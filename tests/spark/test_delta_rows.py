@@ -174,8 +174,3 @@ def test_partitioned_tables_and_several_topics(lake: LakeFlow) -> None:
     lake.produce(range(20, 30))
     assert lake.run(source=source, transform=sql, options={"partition_by": ["third"]}).rows == 10
     assert pa.compute.max(lake.table().to_pyarrow_table().column("third")).as_py() == 2
-
-
-def test_the_python_engine_is_refused_with_the_reason(lake: LakeFlow) -> None:
-    with pytest.raises(Usage, match="goes with engine: spark: its rows are written by Spark's own writer"):
-        load(lake.declare(engine="python", spark=None))

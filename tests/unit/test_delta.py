@@ -24,6 +24,7 @@ from fencepost.sinks.delta.note import Count, Note, from_json, to_json
 from fencepost.sinks.delta.options import DeltaOptions
 from fencepost.sinks.delta.retention import duration
 from fencepost.sinks.kind import SinkJob
+from fencepost.spec import PipelineSpec
 from fencepost.testing.batches import ORDERS, PIPELINE, batch, owner
 
 ROWS = pa.schema([("id", pa.int64()), ("s", pa.string())])
@@ -203,6 +204,13 @@ def test_a_table_to_which_deltalake_cannot_commit_is_refused(tmp_path: Path) -> 
 def test_options_that_cannot_be_are_refused_with_the_reason(options: dict[str, object], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         DeltaOptions.model_validate(options)
+
+
+def test_the_python_engine_is_refused_with_the_reason(tmp_path: Path) -> None:
+    declared = {"name": "shop", "guarantee": "exactly-once", "engine": "python", "source": {"topic": "orders"}}
+    sink = {"format": "delta", "options": {"path": str(tmp_path / "t")}}
+    with pytest.raises(ValueError, match="goes with engine: spark: its rows are written by Spark's own writer"):
+        PipelineSpec.model_validate({**declared, "sink": sink})
 
 
 def test_a_table_that_is_not_there_has_no_positions_and_none_can_be_set(tmp_path: Path) -> None:

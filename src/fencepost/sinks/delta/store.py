@@ -73,10 +73,7 @@ class DeltaStore:
         dead = sum(self.dead.values())
         if batch.rows is None:
             return Landed(0, dead)
-        before = self._newest()
-        marked = Note(batch.tenure.pipeline, {}, 0)
-        writing.write(batch.rows, self.target, marked, transaction=False)
-        landed = self._own(marked, before)
+        landed = self._landed(batch.rows, lambda: Note(batch.tenure.pipeline, {}, 0), transaction=False)
         self._wrote = (landed.version, landed.rows) if landed else None
         return Landed(landed.rows if landed else 0, dead)
 
@@ -222,26 +219,40 @@ class DeltaStore:
     def commit_rows(self, batch: Batch[Any]) -> Landed:
         """Rows and positions in one commit of Spark's, which landed on return. Fenced where another one came first."""
         self._bury()
+        pipeline = batch.tenure.pipeline
+        try:
+            own = self._landed(batch.rows, lambda: self.moved(self.held(pipeline), batch, rows=True), transaction=True)
+        except Exception:
+            fence.require_start(self.held(pipeline).stored, batch)
+            raise
+        return Landed(own.rows if own else 0, sum(self.dead.values()))
+
+    def _landed(self, frame: Any, noted: Callable[[], Note], transaction: bool) -> Entry | None:
+        """Our own commit, as the log has it, whatever failed after it; None where there was nothing to commit.
+
+        Raises what failed before it.
+        """
         for last in (False,) * CONFLICTS + (True,):
-            held = self.held(batch.tenure.pipeline)
-            note = self.moved(held, batch, rows=True)
-            trouble = self._written(batch.rows, note)
-            if (own := self._own(note, held.version or 0)) is not None:
-                return Landed(rows=own.rows)  # whatever failed did so after the commit
-            fence.require_start(self.held(batch.tenure.pipeline).stored, batch)
+            before = self._newest()
+            note = noted()
+            trouble = self._written(frame, note, transaction)
+            if (own := self._own(note, before)) is not None:
+                return own
+            if trouble is None and not transaction and writing.changes_nothing(frame, self.target):
+                return None
             if trouble is None:
                 break
             if last or not writing.conflicts(trouble):
                 raise trouble
-        raise Unreachable(f"{batch}: Spark said that it wrote, and the table's log has no such commit")
+        raise Unreachable(f"{self.target.path}: Spark said that it wrote, and the table's log has no such commit")
 
-    def _written(self, frame: Any, note: Note) -> Exception | None:
+    def _written(self, frame: Any, note: Note, transaction: bool) -> Exception | None:
         """What it ended with: the log alone says whether it landed."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         try:
-            writing.write(frame, self.target, note, transaction=True)
+            writing.write(frame, self.target, note, transaction)
         except (PySparkException, Py4JJavaError) as error:
             if self.target.merge and (refusal := writing.null_keys(frame, self.target.merge, MOST_NAMED)):
                 return refusal

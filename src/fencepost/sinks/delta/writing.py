@@ -44,6 +44,17 @@ def _append(rows: DataFrame, target: DeltaTarget, note: Note, transaction: bool)
     writer.save(target.path)
 
 
+def changes_nothing(rows: DataFrame, target: DeltaTarget) -> bool:
+    """Is there nothing of these rows to be committed, so that Delta may have made no commit?"""
+    if target.merge is None:
+        return bool(rows.isEmpty())
+    return bool(rows.join(_table(rows, target), list(target.merge.key), "left_anti").isEmpty())
+
+
+def _table(rows: DataFrame, target: DeltaTarget) -> DataFrame:
+    return rows.sparkSession.read.format("delta").load(target.path)
+
+
 def conflicts(error: Exception) -> bool:
     """Did somebody else's commit come in between, so that the same rows may be tried again?"""
     cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
