@@ -19,12 +19,12 @@ TESTS = Path(__file__).parent
 AT_ONCE = 3  # with two cores they are busy, and a suite that waits holds nobody up
 GROUPS = (  # the longest first; what no group names is run with the last
     ("spark",),
-    ("spark/test_*topic*.py", "sweep"),
+    ("spark/test_*topic*.py", "spark/test_delta*.py", "spark/test_iceberg*.py"),
     ("consuming",),
     ("producing", "audit"),
     ("contract", "lab"),
     ("cluster", "stack"),
-    ("model", "remedies"),
+    ("model", "sweep", "remedies"),
     (),
 )
 PROOFS = (("model",), *(tuple(suite for suite in group if suite != "model") for group in GROUPS))

@@ -38,7 +38,6 @@ SPARK = {
     "spark.master": "local[2]",
     "spark.executorEnv.PYTHONPATH": str(TESTS),  # workers import the faults
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # drivers here do not live long
 }
 
 RETRIES = {"spark.master": "local[2,4]"}  # a task that fails is tried four times, as on a cluster
