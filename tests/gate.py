@@ -70,7 +70,9 @@ def _run(group: Sequence[str], groups: Sequence[Sequence[str]], pytest: Sequence
     _say(f"begins: {name}\n")
     began = time.monotonic()
     paths = [path for suite in group for path in _paths(suite, groups)] or _others(groups)
-    with subprocess.Popen([*pytest, *paths], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+    few = {"FENCEPOST_GATE": "1"} if groups is GROUPS else {}  # examples of properties
+    env = {**os.environ, **few}
+    with subprocess.Popen([*pytest, *paths], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as running:
         assert running.stdout is not None
         said = running.stdout.read().decode(errors="replace")
         _, status, used = os.wait4(running.pid, 0)

@@ -22,6 +22,7 @@ from fencepost.audit.journal_to_log import check_log, compare_log, doubled_in_lo
 from fencepost.errors import Usage
 from fencepost.guarantee import Anomaly
 from fencepost.model import Outcome
+from support.drawn import examples
 from unit.ranges import each
 
 HEAD = {"journal": 1, "topic": "orders", "producer": "p", "guarantee": "exactly-once"}
@@ -98,7 +99,7 @@ def test_a_transaction_that_is_missing_whole_is_lost_event_by_event(engine: Duck
     assert named(compared(engine, told, []).findings) == {("L1", "a", 0), ("L1", "b", 0)}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30, 80), deadline=None)
 @given(st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(list(Outcome))), st.lists(st.sampled_from("abcdefg")))
 def test_without_transactions_it_agrees_with_the_oracle(
     engine: DuckEngine, told: dict[str, Outcome], log: list[str]

@@ -20,6 +20,7 @@ from fencepost.audit.log_to_sink import PLACES, Question, Ranges, by_id, compare
 from fencepost.audit.spans import LandedSpan
 from fencepost.guarantee import Anomaly
 from fencepost.model import Span, TopicPartition
+from support.drawn import examples
 from unit.ranges import each
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -242,7 +243,7 @@ RECORDS = st.lists(st.tuples(st.sampled_from([A, B]), OFFSETS), max_size=12, uni
 OUTPUTS = st.lists(st.tuples(st.sampled_from([A, B]), OFFSETS, st.just(0)), max_size=16)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(40, 150), deadline=None)
 @given(RECORDS, OUTPUTS)
 def test_by_place_it_agrees_with_the_oracle(engine: DuckEngine, log: list[Place], sink: list[Output]) -> None:
     hop = Side(engine).compare(log, sink)
@@ -253,7 +254,7 @@ def test_by_place_it_agrees_with_the_oracle(engine: DuckEngine, log: list[Place]
     assert (hop.expected, hop.landed) == (oracle.expected, oracle.landed)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(30, 100), deadline=None)
 @given(RECORDS, OUTPUTS)
 def test_by_id_it_agrees_with_the_oracle(engine: DuckEngine, log: list[Place], sink: list[Output]) -> None:
     side = Side(engine)

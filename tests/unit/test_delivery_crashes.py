@@ -23,6 +23,7 @@ from fencepost.errors import Fenced, Unknown
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Span, Step, Tenure, TopicPartition
 from fencepost.sinks.memory.store import Memory, MemoryStore, MemoryTransaction, Rows
+from support.drawn import examples
 
 ORDERS = TopicPartition("orders", 0)
 EVENTS = 12
@@ -160,20 +161,20 @@ def tell(guarantee: Guarantee, story: list[tuple[int, Move]]) -> Counter[int]:
 
 
 @given(STORIES)
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(250, 1000), deadline=None)
 @example([(5, Stall(Step.WRITTEN)), (5, Stall(Step.ADVANCED)), (5, NoAnswer(True))])
 def test_exactly_once_neither_loses_nor_doubles(story: list[tuple[int, Move]]) -> None:
     assert tell(Guarantee.EXACTLY_ONCE, story) == Counter(range(EVENTS))
 
 
 @given(STORIES)
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(250, 1000), deadline=None)
 def test_at_least_once_never_loses(story: list[tuple[int, Move]]) -> None:
     assert not lost(tell(Guarantee.AT_LEAST_ONCE, story))
 
 
 @given(STORIES)
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(250, 1000), deadline=None)
 def test_at_most_once_never_doubles(story: list[tuple[int, Move]]) -> None:
     assert not doubled(tell(Guarantee.AT_MOST_ONCE, story))
 
