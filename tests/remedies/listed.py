@@ -97,6 +97,9 @@ FOLLOWED = {
     "fix the transform: take the raw value, without source.schema, and parse it there": (
         "test_before_a_topic_a_bad_record_is_fixed_in_the_transform"
     ),
+    "{}; or set on_error: dead_letter and dead_letters: {topic: NAME}": (
+        "test_before_a_topic_a_bad_record_is_fixed_in_the_transform"
+    ),
     "leave it at stop": "test_dead_letters_that_cannot_be_had_are_refused_by_the_plan",
     "keep the column _from in the transform, and leave provenance on": (
         "test_dead_letters_that_cannot_be_had_are_refused_by_the_plan"

@@ -12,7 +12,9 @@ import yaml
 from confluent_kafka import Producer
 
 from consuming.relays import Relay
+from fencepost.engines.python.target import TO_A_TOPIC
 from fencepost.errors import FencepostError, Poison, Refused
+from fencepost.kafka.topic_reader import read_committed
 from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.model import Batch, Step
@@ -67,17 +69,21 @@ def test_after_the_brake_all_of_them_are_dead_lettered_by_the_setting(stack: Sta
 
 
 def test_before_a_topic_a_bad_record_is_fixed_in_the_transform(stack: Stack, tmp_path: Path) -> None:
-    """There are no dead letters beside a topic: a remedy that names them would be refused."""
+    """Dead letters before a topic need one of their own: a remedy that does not name it would be refused."""
     (tmp_path / "mine.py").write_text(PARSES)
     relay = Relay(stack, tmp_path, sink="kafka")
     relay.produce(range(40), instead={7: b"no JSON"})
     parsed = {"topic": relay.name, "value": "json", "schema": "id long"}
     with pytest.raises(Poison) as refused:
         relay.run(source=parsed, transform={"arrow": "mine.py:passed"})
-    assert "dead_letter" not in refused.value.remedy
-    assert "without source.schema, and parse it there" in refused.value.remedy
+    assert refused.value.remedy == TO_A_TOPIC
     relay.run(transform={"arrow": "mine.py:parsed"})
     assert relay.arrived() == Counter({**dict.fromkeys(set(range(40)) - {7}, 1), -1: 1})
+    relay.produce(range(40, 60), instead={41: b"no JSON"})
+    create_topic(relay.cluster, TopicRequest(f"{relay.name}-dead", 1))
+    letters: dict[str, Any] = {"on_error": "dead_letter", "dead_letters": {"topic": f"{relay.name}-dead"}}
+    assert relay.run(source=parsed, transform={"arrow": "mine.py:passed"}, **letters).dead == 1
+    assert [one.value() for one in read_committed(relay.kafka, f"{relay.name}-dead")] == [b"no JSON"]
 
 
 class AnyTime(Flow):

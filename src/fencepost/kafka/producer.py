@@ -118,6 +118,14 @@ class Client:
 
     # Transactions
 
+    def connect(self, topic: str) -> None:
+        """Wait for a broker, and for where the topic is. Whatever is wrong is told by what comes next.
+
+        The driver looks for the coordinator at once; where no broker is connected yet, half a second later.
+        """
+        with suppress(KafkaException):
+            self._driver.list_topics(topic, timeout=CALL_SECONDS)
+
     def begin(self) -> None:
         """Become the owner of the transactional.id: on return, the previous owner is fenced."""
         self._insist(self._driver.init_transactions)

@@ -25,8 +25,10 @@ from fencepost.kafka.producer import Aborting, Client
 class TransactionalProducer:
     """Held by one client at a time, in all processes."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], topic: str = "") -> None:
+        """`topic`: one that will be written to, if that is known."""
         self._settings = settings
+        self._topic = topic
         self._ended = False  # has the client ended a transaction already?
         self.client: Client | None = None  # None: free
         self.in_doubt = False  # nobody can tell whether the last commit got through: taking the id decides it
@@ -36,6 +38,8 @@ class TransactionalProducer:
         self.drop()
         client = Client(self._settings)
         try:
+            if self._topic:
+                client.connect(self._topic)
             client.begin()
         except BaseException:
             client.close()

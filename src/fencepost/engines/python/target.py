@@ -19,6 +19,9 @@ from fencepost.rules.topics import loop_findings
 from fencepost.sinks.kind import TakesRecords, Target
 from fencepost.spec import OnError, PipelineSpec
 
+PARSE = "fix the transform: take the raw value, without source.schema, and parse it there"
+TO_A_TOPIC = f"{PARSE}; or set on_error: dead_letter and dead_letters: {{topic: NAME}}"
+
 
 @dataclass(frozen=True)
 class RowTarget:
@@ -40,18 +43,20 @@ def open_target(spec: PipelineSpec, rows: EventRows) -> RowTarget:
         require_letters(able, provenance, spec.dead_letters.topic)
     if isinstance(kind, TakesRecords) and rows.shape.arrow is None:  # no need to make columns of them
         return RowTarget(kind.prepare_records(spec.job, rows.columns), _messages, not able.group_ledger)
-    make_rows = rows if able.dead_letters else partial(_without_letters, rows)
+    if able.dead_letters and not able.letter_topic:
+        return RowTarget(kind.prepare(spec.job, rows.columns), rows, not able.group_ledger)
+    make_rows = partial(_without_letters, rows, TO_A_TOPIC if able.letter_topic else PARSE)
     return RowTarget(kind.prepare(spec.job, rows.columns), make_rows, not able.group_ledger)
 
 
 def _without_letters(
-    rows: EventRows, place: TopicPartition, messages: Messages, aside: Mapping[int, str]
+    rows: EventRows, remedy: str, place: TopicPartition, messages: Messages, aside: Mapping[int, str]
 ) -> Iterator[Any]:
-    """There is no place for dead letters beside the target, so nobody is told to use them."""
+    """There is no place for dead letters beside the target unless one is named, so nobody is told to use just that."""
     try:
         yield from rows(place, messages, aside)
     except Poison as poison:
-        poison.remedy = "fix the transform: take the raw value, without source.schema, and parse it there"
+        poison.remedy = remedy
         raise
 
 

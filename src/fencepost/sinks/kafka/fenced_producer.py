@@ -19,8 +19,9 @@ from fencepost.kafka.transactions import TransactionalProducer, not_known
 class FencedProducer:
     """Taken by one client at a time, in all processes: taking it fences the previous owner."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._producer = TransactionalProducer(settings)
+    def __init__(self, settings: Mapping[str, Any], topic: str) -> None:
+        """`topic`: one of its targets."""
+        self._producer = TransactionalProducer(settings, topic)
         self._known = False
         self._stored: StoredPosition | None = None
 

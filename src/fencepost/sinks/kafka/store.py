@@ -202,7 +202,7 @@ class KafkaStore:
                 with Cluster(self.settings.kafka) as cluster:
                     self.settings = self.settings.within(limits(cluster))
             name = self.settings.transactional_id(pipeline, partition)
-            self._producers[key] = FencedProducer(self.settings.producer(name))
+            self._producers[key] = FencedProducer(self.settings.producer(name), self.settings.topics[0])
         return self._producers[key]
 
     def _claim(
