@@ -184,7 +184,7 @@ Share = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1, allow_inf_n
 class DeadLetterSpec(_Part):
     """Where bad records go, and how many before the run stops."""
 
-    topic: TopicName | None = None  # of the same cluster, where the sink is a topic too
+    topic: Annotated[TopicName | None, Field(description="of the same cluster, where the sink is Kafka")] = None
     max_share: Share | None = None  # absent: all but one may be bad
 
 
