@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,11 @@ def test_a_plan_that_mixes_partitions_is_refused(flow: TopicFlow, guarantee: str
 
 def test_plan_status_positions_peek_and_audit_of_every_target(flow: TopicFlow) -> None:
     other, dead = flow.make_more("other"), flow.make_more("dead")
-    producer = Producer(flow.kafka)
+    producer, now = Producer(flow.kafka), int(time.time() * 1000) - 1_000  # old ones would be deleted soon
     for id_ in range(20):
         value = b"bad" if id_ == 5 else json.dumps({"id": id_, "s": str(id_)}).encode()
         headers: dict[str, Any] = {EVENT_ID: f"e/{id_}"}
-        place: dict[str, Any] = {"partition": id_ % 2, "timestamp": 1_700_000_000_000 + id_}
+        place: dict[str, Any] = {"partition": id_ % 2, "timestamp": now + id_}
         producer.produce(flow.name, value, key=str(id_), headers=headers, **place)
     assert producer.flush(60) == 0
     query = f"SELECT s AS value, headers, timestamp, IF(id % 2 = 0, '{other}', NULL) AS topic, _from FROM events"

@@ -17,6 +17,7 @@ from fencepost.sinks.kafka import KafkaSettings, KafkaStore
 from spark.flows import Flow
 
 ID = {"sql": "SELECT key, CAST(id AS STRING) AS value, _from FROM events"}
+KEEPS = {"retention.ms": "-1"}  # records that say they are old
 _MARKERS_SECONDS = 1.0  # a commit is answered before its markers are written; longer, and a transaction is open
 
 
@@ -29,11 +30,11 @@ class TopicFlow(Flow):
         return f"{self.name}-out"
 
     def make_topic(self) -> None:
-        super().make_topic()
-        create_topic(self.cluster, TopicRequest(self.target, 3))
+        create_topic(self.cluster, TopicRequest(self.name, self.partitions, config=KEEPS))
+        create_topic(self.cluster, TopicRequest(self.target, 3, config=KEEPS))
 
     def make_more(self, name: str, partitions: int = 1) -> str:
-        create_topic(self.cluster, TopicRequest(f"{self.name}-{name}", partitions))
+        create_topic(self.cluster, TopicRequest(f"{self.name}-{name}", partitions, config=KEEPS))
         return f"{self.name}-{name}"
 
     def declare(self, **parts: Any) -> Path:
