@@ -117,7 +117,9 @@ def test_control_the_other_guarantees_double_or_lose(
     witness = tmp_path / "witness"
     spec = flow.declare(guarantee=guarantee)
     with pipeline_process(spec, "--once", "--crash", step, "1", "stop", str(witness)) as driver:
-        driver.wait_until(lambda: visits(witness) and flow.positions()[0] == 4_000, "partition 0 is done")
+        driver.wait_until(
+            lambda: visits(witness) and flow.positions()[0] == flow.landed_in(0) == 4_000, "partition 0 is done"
+        )
         driver.kill()
     flow.run(guarantee=guarantee)
     found = flow.comparison()
