@@ -16,6 +16,7 @@ from fencepost.lab.crash import CrashAction, CrashPoint, standing, visits
 from fencepost.lab.proxy import Action, Api, Direction, Rule
 from fencepost.lab.scenarios.field import Field, opened
 from fencepost.local import Stack
+from fencepost.local.stack import Node
 from fencepost.machine import process
 from fencepost.model import Step
 from spark.drivers import go_on, pipeline_process, wait_for
@@ -150,12 +151,12 @@ def test_the_broker_that_coordinates_a_transaction_is_killed(flow: TopicFlow, tm
             flow.produce(range(200, 300))
             running.wait_until(lambda: len(set(flow.landed())) == 300, "everything lands through another coordinator")
         finally:
-            node.start()
+            node.restart()
             wait_until(lambda: not _lacking(flow), 120.0)
     flow.assert_exact(300)
 
 
-def _coordinator(flow: TopicFlow, transactional_id: str):  # type: ignore[no-untyped-def]
+def _coordinator(flow: TopicFlow, transactional_id: str) -> Node:
     """The broker that keeps this id's transactions: Java's hash of it tells which partition they are in."""
     partitions = describe_topic(flow.cluster, "__transaction_state").partitions
     hashed = 0
