@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, LiteralString
 from urllib.parse import quote
 
-from psycopg import sql
+from psycopg import Connection, sql
 
 from fencepost.errors import Unreachable, Usage
 from fencepost.sinks.iceberg.options import IcebergOptions
@@ -46,7 +46,7 @@ def library_settings(options: IcebergOptions, spark: Mapping[str, str]) -> dict[
         return {name: value for name, value in _require_declared(options, spark).items() if name != "class"}
     url, properties = jdbc(_dsn(options))
     connection = {name: value for name, value in properties.items() if name != "driver"}
-    connection |= {"ApplicationName": "fencepost-catalog", "currentSchema": options.catalog}
+    connection |= {"ApplicationName": "fencepost-catalog", "currentSchema": _schema(options)}
     return {
         "type": "jdbc",
         "uri": url,
@@ -64,18 +64,27 @@ def settings_of(options: IcebergOptions, spark: Mapping[str, str]) -> dict[str, 
     return {**({"class": spark[ours]} if ours in spark else {}), **found}
 
 
-def make_schema(options: IcebergOptions) -> None:
-    """The PostgreSQL schema in which the catalog's own tables are, where the catalog is kept there."""
-    if options.warehouse is None:
+def make(options: IcebergOptions) -> None:
+    """The catalog itself, where it is kept in PostgreSQL: its tables, in a schema with its name.
+
+    A schema that is there is enough: to make one needs a right on the database, even with IF NOT EXISTS. The tables are
+    pyiceberg's: Iceberg's own library takes those of another schema for them.
+    """
+    if options.warehouse is None or _is_made(options):
         return
     with closing(connect(_dsn(options))) as connection, translated("make the catalog's schema"):
-        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(options.catalog)))
+        if not _has(connection, "pg_catalog.to_regnamespace", _schema(options)):
+            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(options.catalog)))
+    with answering(options):
+        _in_postgres(options, init_catalog_tables="true")
 
 
 def load(options: IcebergOptions, spark: Mapping[str, str]) -> Table | None:
-    """The table as it is now, for reading; None where there is none. Raises Unreachable."""
+    """The table as it is now, for reading; None where there is none. Raises Unreachable. Nothing is made."""
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
+    if options.warehouse is not None and not _is_made(options):
+        return None
     with answering(options):
         try:
             return _catalog(options, spark).load_table(options.table)
@@ -85,12 +94,9 @@ def load(options: IcebergOptions, spark: Mapping[str, str]) -> Table | None:
 
 def _catalog(options: IcebergOptions, spark: Mapping[str, str]) -> Catalog:
     from pyiceberg.catalog import load_catalog
-    from pyiceberg.catalog.sql import SqlCatalog
 
     if options.warehouse is not None:
-        make_schema(options)
-        settings: dict[str, Any] = {"warehouse": options.warehouse, "schema_version": "v1"}
-        return SqlCatalog(options.catalog, uri=_sqlalchemy(options), **settings)
+        return _in_postgres(options, init_catalog_tables="false")
     declared = _require_declared(options, spark)
     if declared["type"] not in _READ_ALIKE:
         raise Usage(
@@ -99,6 +105,13 @@ def _catalog(options: IcebergOptions, spark: Mapping[str, str]) -> Catalog:
         )
     left_out = ("class", "cache-enabled")
     return load_catalog(options.catalog, **{name: value for name, value in declared.items() if name not in left_out})
+
+
+def _in_postgres(options: IcebergOptions, **settings: str) -> Catalog:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    settings |= {"warehouse": str(options.warehouse), "schema_version": "v1"}
+    return SqlCatalog(options.catalog, uri=_sqlalchemy(options), **settings)
 
 
 def _require_declared(options: IcebergOptions, spark: Mapping[str, str]) -> dict[str, str]:
@@ -122,8 +135,24 @@ def _sqlalchemy(options: IcebergOptions) -> str:
     url, properties = jdbc(_dsn(options))
     where = url.removeprefix("jdbc:postgresql://")
     user, password = quote(properties["user"], safe=""), quote(properties["password"], safe="")
-    path = quote(f"-csearch_path={options.catalog}", safe="")
+    path = quote(f"-csearch_path={_schema(options)}", safe="")
     return f"postgresql+psycopg://{user}:{password}@{where}?options={path}"
+
+
+def _is_made(options: IcebergOptions) -> bool:
+    """Is there a catalog in PostgreSQL?"""
+    with closing(connect(_dsn(options))) as connection, translated("look for the catalog"):
+        return _has(connection, "pg_catalog.to_regclass", f"{_schema(options)}.iceberg_tables")
+
+
+def _has(connection: Connection[Any], function: LiteralString, name: str) -> bool:
+    found = connection.execute(f"SELECT {function}(%s) IS NOT NULL", (name,)).fetchone()
+    return bool(found and found[0])
+
+
+def _schema(options: IcebergOptions) -> str:
+    """In SQL: quoted, since PostgreSQL would fold upper case."""
+    return f'"{options.catalog}"'
 
 
 def _dsn(options: IcebergOptions) -> str:

@@ -91,6 +91,7 @@ def _make(options: IcebergOptions, rows: pa.Schema) -> None:
     session = SparkSession.getActiveSession()
     if session is None:
         raise Usage(f"there is no table {options.name!r}", "the first `fencepost run` makes it")
+    catalog.make(options)
     namespace = options.table.rpartition(".")[0]
     session.sql(f"CREATE NAMESPACE IF NOT EXISTS {options.catalog}.{namespace}")
     fields = ", ".join(f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in from_arrow_schema(rows))

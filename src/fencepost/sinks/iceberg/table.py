@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from fencepost.errors import Unknown
+from fencepost.errors import Unknown, Usage
 from fencepost.model import Landed
 from fencepost.sinks.iceberg import catalog
 from fencepost.sinks.iceberg.library import Library, is_a, said
@@ -115,6 +115,8 @@ class IcebergTable:
 
     def commit(self, pipeline: str, before: Document | None, after: Document, rows: DataFiles | None) -> None:
         """Others may commit to the table all the time; only a commit of this pipeline is in the way."""
+        if before is None and self._read() is None:
+            raise Usage(f"there is no table {self.name!r}", "the first `fencepost run` makes it")
         text = after.to_json()
         for _ in range(TRIES):
             table = self._library.table(self._target.options.table)

@@ -1,0 +1,68 @@
+"""A catalog in PostgreSQL, before its first table and under the names and roles that people give it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pyarrow as pa
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from fencepost.errors import Usage
+from fencepost.local import Stack
+from fencepost.model import TopicPartition
+from fencepost.sinks.iceberg import catalog
+from fencepost.sinks.iceberg.options import IcebergOptions
+from fencepost.sinks.iceberg.table import IcebergTarget
+
+
+@pytest.fixture
+def options(stack: Stack, tmp_path: Path) -> IcebergOptions:
+    wanted = {"catalog": f"Lake_{uuid4().hex}", "table": "db.t", "warehouse": str(tmp_path), "dsn": stack.dsn}
+    return IcebergOptions.model_validate(wanted)
+
+
+def made(options: IcebergOptions) -> None:
+    """A table, by pyiceberg: as a run of Spark's would."""
+    catalog.make(options)
+    there = catalog._catalog(options, {})
+    there.create_namespace("db")
+    there.create_table(options.table, schema=pa.schema([("id", pa.int64())]))
+
+
+def schemas(stack: Stack, name: str) -> list[tuple[str]]:
+    with closing(psycopg.connect(stack.dsn)) as connection:
+        return connection.execute("SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = %s", (name,)).fetchall()
+
+
+def test_who_only_looks_makes_nothing(stack: Stack, options: IcebergOptions) -> None:
+    assert catalog.load(options, {}) is None
+    assert schemas(stack, options.catalog) == []
+
+
+def test_a_catalog_s_name_may_have_upper_case(options: IcebergOptions) -> None:
+    made(options)
+    assert catalog.load(options, {}) is not None
+    assert catalog.library_settings(options, {})["jdbc.currentSchema"] == f'"{options.catalog}"'
+
+
+def test_a_role_that_may_make_no_schema_uses_one_that_is_there(stack: Stack, options: IcebergOptions) -> None:
+    role = f"low_{uuid4().hex}"
+    with closing(psycopg.connect(stack.dsn, autocommit=True)) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'low'").format(sql.Identifier(role)))
+        connection.execute(
+            sql.SQL("CREATE SCHEMA {} AUTHORIZATION {}").format(sql.Identifier(options.catalog), sql.Identifier(role))
+        )
+    login = {"user": role, "password": "low", "passfile": "/dev/null"}
+    low = options.model_copy(update={"dsn": make_conninfo(stack.dsn, **login)})
+    made(low)
+    assert catalog.load(low, {}) is not None
+
+
+def test_positions_of_a_table_that_is_not_there_cannot_be_set(options: IcebergOptions) -> None:
+    with closing(IcebergTarget(options, {}).open()) as store, pytest.raises(Usage, match="there is no table"):
+        store.set_positions("p", {TopicPartition("o", 0): 5}, {})
