@@ -37,7 +37,10 @@ def test_a_table_has_a_namespace_and_a_plain_name(table: str) -> None:
         declared(table=table)
 
 
-@pytest.mark.parametrize("options", [{"dsn": "host=x"}, {"warehouse": "lake"}, {"catalog": "a.b"}, {"mode": "upsert"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"dsn": "host=x"}, {"warehouse": "lake"}, {"catalog": "a.b"}, {"catalog": "fencepost_stage"}, {"mode": "upsert"}],
+)
 def test_options_that_cannot_be_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         IcebergOptions.model_validate({"table": "db.orders", **options})

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fencepost.errors import Usage
-from fencepost.model import Span, TopicPartition
 from fencepost.rows.shape import PROVENANCE
-from fencepost.sinks.auditing import Columns, LandedRows, Relation, RowsAt
+from fencepost.sinks.auditing import Columns, LandedRows, Relation
 from fencepost.sinks.iceberg import catalog
 from fencepost.sinks.iceberg.schema import PARTITION
 from fencepost.sinks.kind import SinkJob
@@ -75,27 +74,3 @@ def _rows_of(table: Table, task: Any) -> pa.Table:
     from pyiceberg.io.pyarrow import ArrowScan
 
     return ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()).to_table([task])
-
-
-def rows_at(job: SinkJob, at: TopicPartition, offset: int, firsts: bool, span: Span | None) -> RowsAt:
-    table = table_of(job)
-    if not _has_places(table.schema().column_names):
-        raise Usage(
-            f"the rows of {job.options.name!r} have no provenance",
-            "keep the column _from in the transform, and leave provenance on",
-        )
-    rows = _count(job, table, at, Span(offset, offset + 1))
-    first = _count(job, table, at, Span(offset, offset + 1), first=True) if firsts else None
-    in_span = _count(job, table, at, span) if span is not None and not rows else None
-    return RowsAt(rows, dead=False, firsts=first, in_span=in_span)
-
-
-def _count(job: SinkJob, table: Table, at: TopicPartition, span: Span, first: bool = False) -> int:
-    from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
-
-    place = [EqualTo("_topic", at.topic), EqualTo(PARTITION, at.partition)]
-    place += [GreaterThanOrEqual("_offset", span.start), LessThan("_offset", span.end)]
-    if first:
-        place.append(EqualTo("_n", 0))
-    with catalog.answering(job.options):
-        return int(table.scan(row_filter=And(*place), selected_fields=("_offset",)).to_arrow().num_rows)

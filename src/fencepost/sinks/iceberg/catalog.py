@@ -10,7 +10,7 @@ from urllib.parse import quote
 from psycopg import Connection, sql
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.sinks.iceberg.options import IcebergOptions
+from fencepost.sinks.iceberg.options import STAGE, IcebergOptions
 from fencepost.sinks.postgres.connection import connect, translated
 from fencepost.sinks.postgres.jdbc import jdbc
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
-STAGE = "fencepost_stage"  # writes data files, and commits nothing: rewrite_data_files has it for itself
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _READ_ALIKE = {"rest", "hive", "glue"}  # pyiceberg takes Iceberg's own names of their settings
 

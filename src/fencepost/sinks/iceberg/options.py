@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from fencepost.sinks.options import SinkOptions
 
+STAGE = "fencepost_stage"  # writes data files, and commits nothing: rewrite_data_files has such a catalog for itself
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 
 
@@ -35,6 +36,8 @@ class IcebergOptions(SinkOptions):
 
     @model_validator(mode="after")
     def _one_catalog(self) -> IcebergOptions:
+        if self.catalog == STAGE:
+            raise PydanticCustomError("catalog", f"{STAGE!r} is the catalog by which data files are written")
         if self.dsn is not None and self.warehouse is None:
             raise PydanticCustomError("warehouse", "dsn names a catalog's database: say with warehouse where files go")
         return self

@@ -19,7 +19,7 @@ from fencepost.errors import Unknown, Usage
 from fencepost.model import Landed
 from fencepost.sinks.iceberg import catalog
 from fencepost.sinks.iceberg.library import Library, is_a, said
-from fencepost.sinks.iceberg.options import IcebergOptions
+from fencepost.sinks.iceberg.options import STAGE, IcebergOptions
 from fencepost.sinks.iceberg.schema import PARTITION
 from fencepost.sinks.lake.document import Document
 from fencepost.sinks.lake.store import LakeStore, Outrun
@@ -106,7 +106,7 @@ class IcebergTable:
         cache = self._library.table_cache()
         cache.add(key, table)
         try:
-            rows.withColumnRenamed("_partition", PARTITION).writeTo(f"{catalog.STAGE}.`{key}`").append()
+            rows.withColumnRenamed("_partition", PARTITION).writeTo(f"{STAGE}.`{key}`").append()
             written = DataFiles(list(coordinator.fetchNewFiles(table, key)))
         finally:
             coordinator.clearRewrite(table, key)
