@@ -348,12 +348,13 @@ def test_a_pipeline_goes_on_where_a_group_ended_and_not_while_its_members_work(f
     flow.produce(range(40, 60))
     spec = load(flow.declare(**PYTHON))
     stop = Flag()
-    member = Thread(target=run_handler, args=(Consumption(settings, lambda _: None, stop=stop),), daemon=True)
+    member = Thread(target=run_handler, args=(Consumption(settings, seen.extend, stop=stop),), daemon=True)
     member.start()
     try:
         wait_for(lambda: describe_group(flow.cluster, settings.group).members, "a member has joined")
         with pytest.raises(Usage, match="stop them first"):
             find(spec, f"group:{settings.group}")
+        wait_for(lambda: len(seen) == 60, "it has read the rest")
     finally:
         stop.set()
         member.join(60)
