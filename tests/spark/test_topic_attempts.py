@@ -9,7 +9,6 @@ from threading import Event, Thread
 
 import pytest
 
-from fencepost.kafka.client import wait_until
 from fencepost.kafka.topic_reader import read_committed
 from fencepost.kafka.topics import describe_topic
 from fencepost.lab.crash import CrashAction, CrashPoint, standing, visits
@@ -117,11 +116,9 @@ def test_a_commit_in_trouble_lands_once(field: Field, tmp_path: Path, fault: str
         "late": Rule(action=Action.HOLD_DETACH, request=Api.END_TXN, client=kafka["client.id"], count=1),
     }
     flow.produce(range(200, 400))
-    armed: list[int] = []
     with flow.running(kafka=kafka, batch={"records": 100}) as running:
         running.wait_until(running.batches, "the first batch lands")
         rule = field.proxy.add(rules[fault])
-        armed.append(1)
         flow.produce(range(400, 600))
         field.proxy.wait_hits(rule, timeout=60)
         if fault == "late":
@@ -152,7 +149,7 @@ def test_the_broker_that_coordinates_a_transaction_is_killed(flow: TopicFlow, tm
             running.wait_until(lambda: len(set(flow.landed())) == 300, "everything lands through another coordinator")
         finally:
             node.restart()
-            wait_until(lambda: not _lacking(flow), 120.0)
+            flow.stack.wait_in_sync(120)
     flow.assert_exact(300)
 
 
@@ -164,12 +161,6 @@ def _coordinator(flow: TopicFlow, transactional_id: str) -> Node:
         hashed = (31 * hashed + ord(character)) & 0xFFFFFFFF
     leader = partitions[(hashed & 0x7FFFFFFF) % len(partitions)].leader
     return next(node for node in flow.stack.brokers.values() if node.node_id == leader)
-
-
-def _lacking(flow: TopicFlow) -> bool:
-    topics = [flow.name, flow.target, "__transaction_state", "__consumer_offsets"]
-    found = [at for topic in topics for at in describe_topic(flow.cluster, topic).partitions]
-    return any(len(at.in_sync) < len(at.replicas) for at in found)
 
 
 @PROOF
