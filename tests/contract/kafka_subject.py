@@ -22,7 +22,8 @@ class InKafka:
     doubles = True
     one_span_only = True  # each source partition has a fence of its own
 
-    def __init__(self, servers: str, request: pytest.FixtureRequest) -> None:
+    def __init__(self, servers: str, request: pytest.FixtureRequest, reuse: bool = True) -> None:
+        self.reuse = reuse
         self.topics = KafkaTopics(servers)
         for source in {ORDERS.topic, RETURNS.topic}:
             with suppress(Existing):  # nobody writes to them: only offsets on them are committed
@@ -33,7 +34,7 @@ class InKafka:
         request.addfinalizer(self.close)
 
     def open(self) -> KafkaStore:
-        store = KafkaStore(self.settings)
+        store = KafkaStore(self.settings, reuse=self.reuse)
         self.stores.append(store)
         return store
 

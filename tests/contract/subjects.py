@@ -77,6 +77,7 @@ ATOMIC_SINKS: dict[str, Maker] = {
     "delta-upsert": lambda request: _delta(request, Mode.UPSERT),
     "delta-dedupe": lambda request: _delta(request, Mode.DEDUPE),
     "kafka": lambda request: InKafka(request.getfixturevalue("stack").bootstrap_servers, request),
+    "kafka-single-use": lambda request: InKafka(request.getfixturevalue("stack").bootstrap_servers, request, False),
 }
 SINKS: dict[str, Maker] = {
     "memory": lambda _: InMemorySink(),
