@@ -137,3 +137,18 @@ def test_rows_that_may_be_there_already_go_on_with_dedupe(stack: Stack, tmp_path
     relay.produce(range(20, 30))
     relay.run(**{**plain, "options": {**plain["options"], **_setting(refused.value), "key": key}})
     assert Counter(relay.landed()) == Counter(range(30))
+
+
+@pytest.mark.proof
+def test_where_too_many_records_fail_to_be_found_one_by_one_try_cast_gives_null(stack: Stack, tmp_path: Path) -> None:
+    """Inside a generator no expression can be tried by itself."""
+    flow = Flow(stack, tmp_path, partitions=1)
+    flow.produce(range(450), {id_: b'{"id": %d, "s": "x"}' % id_ for id_ in range(0, 450, 2)})
+    sql = "SELECT id, explode(array(cast(s AS int))) AS number, _from FROM events"
+    with pytest.raises(Refused, match="too many to find one by one") as refused:
+        flow.run(transform={"sql": sql}, on_error="dead_letter")
+    assert "give null where it fails (try_cast)" in refused.value.remedy
+    assert flow.positions() == {0: 0}
+    assert flow.run(transform={"sql": sql.replace("cast(", "try_cast(")}, on_error="dead_letter").dead == 0
+    flow.assert_exact(450)
+    assert flow.landed("number").count(None) == 225

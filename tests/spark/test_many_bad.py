@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.errors import Poison, Refused
 from spark.flows import Flow
-from spark.test_poison import KINDS, SQL
+from spark.test_poison import CAST, KINDS, SQL
 
 pytestmark = pytest.mark.proof
 
@@ -75,6 +75,22 @@ def test_half_of_the_records_are_bad(flow: Flow, kind: str, capsys: pytest.Captu
         assert count == (run.rows, run.dead)
     with capsys.disabled():
         print(f"\n{kind}: {MANY // 2:,} of {MANY:,} bad: {seconds}")  # noqa: T201 (the figures)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once", "at-most-once"])
+def test_half_of_the_records_fail_in_an_expression(
+    flow: Flow, guarantee: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = {id_ for id_ in range(MANY) if id_ % 4 < 2}
+    flow.produce(range(MANY), {id_: b'{"id": %d, "s": "x%d"}' % (id_, id_) for id_ in bad})
+    began = monotonic()
+    run = flow.run(transform={"sql": CAST}, on_error="dead_letter", guarantee=guarantee)
+    seconds = round(monotonic() - began, 1)
+    assert (run.rows, run.dead) == (MANY // 2, MANY // 2)
+    assert sorted(flow.landed()) == sorted(set(range(MANY)) - bad)
+    assert flow.sql(f"SELECT count(DISTINCT value)::int, count(*)::int FROM {flow.name}_dead") == [(len(bad),) * 2]
+    with capsys.disabled():
+        print(f"\n{guarantee}: {len(bad):,} of {MANY:,} fail in an expression: {seconds} s")  # noqa: T201
 
 
 def test_at_least_once_into_a_unique_index_goes_on_after_a_crash_between_the_two_steps(flow: Flow) -> None:

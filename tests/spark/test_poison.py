@@ -141,3 +141,23 @@ def _letters(flow: Flow) -> list[Any]:
         f'SELECT topic, partition, "offset", value, key, headers, _dead FROM {flow.name}_dead '
         'ORDER BY partition, "offset"'
     )
+
+
+MANY = 600  # of which 225 of each partition are bad: more than are ever looked for one by one
+CAST = "SELECT id, cast(s AS int) AS number, _from FROM events WHERE id >= 0 AND cast(s AS int) >= 0"
+EXPLODED = "SELECT id, cast(part AS int) AS number, _from FROM events LATERAL VIEW explode(split(s, ',')) AS part"
+
+
+@pytest.mark.parametrize("sql", [CAST, EXPLODED, pytest.param(f"{CAST} ORDER BY id", marks=pytest.mark.proof)])
+def test_hundreds_of_records_on_which_an_expression_fails_are_found_at_once(flow: Flow, sql: str) -> None:
+    """Those that a filter takes out before it fails on them are not among them."""
+    bad = {id_: b'{"id": %d, "s": "x%d"}' % (id_, id_) for id_ in range(MANY) if id_ % 8 < 6}
+    filtered = {} if sql == EXPLODED else dict.fromkeys(range(6, MANY, 40), b'{"id": -1, "s": "no number"}')
+    flow.produce(range(MANY), bad | filtered)
+    run = flow.run(transform={"sql": sql}, on_error="dead_letter")
+    assert run.dead == len(bad)
+    assert sorted(flow.landed()) == sorted(set(range(MANY)) - bad.keys() - filtered.keys())
+    letters = _letters(flow)
+    assert {letter[3] for letter in letters} == set(bad.values())
+    assert all("CAST_INVALID_INPUT" in letter[-1] for letter in letters)
+    assert flow.positions() == {0: MANY // 2, 1: MANY // 2}

@@ -1,4 +1,4 @@
-"""Which records a batch fails on: found by reading smaller and smaller ranges of Kafka again."""
+"""Which records a batch fails on: found in one job, or else by reading smaller and smaller ranges of Kafka again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from fencepost.engines.spark.offsets import among
 from fencepost.engines.spark.plan import TaskSpans
 from fencepost.engines.spark.shaping import shaped
 from fencepost.engines.spark.transform import Transform
+from fencepost.engines.spark.try_eval import failing
 from fencepost.errors import FencepostError, Poison, Refused, Unreachable
 from fencepost.model import Span, TopicPartition
 from fencepost.rows.bisect import bad_ones
 from fencepost.rows.shape import MOST_POISON
 
 MOST_BY_HALVES = 200  # each takes several jobs
-FEW_BY_HALVES = 5  # where the run stops for one
+FEW = 5  # where the run stops for one; of those found in one job so many are tried alone
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,34 @@ class PoisonSearch:
 
         if malformed:  # the rest may be good: the next attempt tells
             return Poison(str(partition), sorted(malformed))
-        found = bad_ones(span.start, span.end, why, FEW_BY_HALVES if self._stops else MOST_BY_HALVES)
+        if found := self._failing(partition, span, skip):
+            return Poison(str(partition), found)
+        found = bad_ones(span.start, span.end, why, FEW if self._stops else MOST_BY_HALVES)
         if len(found) == MOST_BY_HALVES:
             raise Refused(
                 f"{Poison(str(partition), found).message}: too many to find one by one",
                 "have the transform give null where it fails (try_cast), or filter such records out",
             )
         return Poison(str(partition), found) if found else None
+
+    def _failing(self, partition: TopicPartition, span: Span, skip: set[int]) -> list[tuple[int, str]]:
+        """Those that the transform's own expressions fail on, in one job; none where something else fails too.
+
+        A few of them are tried alone: each has to fail so as well, and says why.
+        """
+        try:
+            offsets = failing(self.transform, self._read(partition, span, skip), FEW if self._stops else self.most)
+        except SparkFailure as error:
+            if isinstance(failure := translated(error), Unreachable):
+                raise failure from None
+            return []
+        reasons = [self._fails(partition, Span(offset, offset + 1), skip) for offset in offsets[:FEW]]
+        known = [(offset, reason) for offset, reason in zip(offsets, reasons, strict=False) if reason]
+        if len(known) < len(reasons):
+            return []
+        first, reason = known[0] if known else (0, "")
+        same = f"the transform fails on it as on offset {first}: {reason}"
+        return known + [(offset, same) for offset in offsets[FEW:]]
 
     def _malformed(self, partition: TopicPartition, span: Span, known: set[int]) -> Iterator[tuple[int, str]]:
         """Values that are not JSON of the schema: all of them at once, in one reading."""

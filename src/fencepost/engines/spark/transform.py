@@ -43,7 +43,10 @@ class Transform:
 
     def made(self, records: DataFrame) -> DataFrame:
         """What the declared transform makes of the batch."""
-        return _on_spark(self.source.events(records), self.spec, self.folder, self.source)
+        return self.of_events(self.source.events(records))
+
+    def of_events(self, events: DataFrame) -> DataFrame:
+        return _on_spark(events, self.spec, self.folder, self.source)
 
     def for_partitions(self, made: DataFrame) -> DataFrame:
         """JSON for what is nested, and of where a row came from the offset: its task knows the partition."""
