@@ -75,7 +75,10 @@ class AuditRequest:
         """What is asked of the sink."""
         if self.sink is None:
             return None
-        return SinkJob(self.pipeline or "", self.guarantee, self.sink.options, self.kafka, self.spark)
+        letters = self.spec.dead_letters.topic if self.spec is not None else None
+        return SinkJob(
+            self.pipeline or "", self.guarantee, self.sink.options, self.kafka, self.spark, letter_topic=letters
+        )
 
     def chosen(self, offsets: int) -> EngineChoice:
         """Spark where the topic is large, or where a condition or a transform needs it."""
