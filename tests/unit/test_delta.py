@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from fencepost.errors import Fenced, PositionLost, Rewound, Usage
 from fencepost.fence import StoredPosition
@@ -196,7 +197,7 @@ def test_a_table_to_which_deltalake_cannot_commit_is_refused(tmp_path: Path) -> 
         ({"table": "t"}, "give its path"),
         ({"path": "/t", "order_by": "ts"}, "the highest offset"),
         ({"path": "/t", "tombstones": "delete"}, "a row like any other"),
-        ({"path": "relative"}, "match pattern"),
+        ({"path": "relative"}, "an absolute path"),
         ({"path": "/t", "mode": "upsert"}, "needs a key"),
         ({"path": "/t", "key": ["id"]}, "a key goes with"),
     ],
@@ -242,3 +243,15 @@ def test_several_pipelines_share_a_table(tmp_path: Path) -> None:
     store.advance(batch(Tenure("one", one.token, one.epoch, one.positions), 0, 3))
     store.advance(batch(two, 7, 8))
     assert (store.positions("one"), store.positions("two")) == ({ORDERS: 3}, {ORDERS: 8})
+
+
+@pytest.mark.parametrize("path", ["~/lake", "lake/x", "file:/x", "s3:bucket", "/", ""])
+def test_where_a_table_is_must_be_whole(path: str) -> None:
+    with pytest.raises(ValidationError, match="it must be an absolute path, or a URI such as"):
+        DeltaOptions.model_validate({"path": path})
+
+
+def test_an_escape_in_a_uri_is_two_folders_and_refused() -> None:
+    with pytest.raises(ValidationError, match="a URI without % escapes"):
+        DeltaOptions.model_validate({"path": "file:///lake/a%20b"})
+    assert DeltaOptions.model_validate({"path": "/lake/a%20b"}).path == "/lake/a%20b"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from fencepost.model import Merge
@@ -32,6 +32,20 @@ _AS_WRITTEN: dict[str, object] = {
     "description": "500ms, 1s, 2m, 1h, or a number of seconds",
 }
 Seconds = Annotated[timedelta, BeforeValidator(_seconds), WithJsonSchema(_AS_WRITTEN)]
+_URI = re.compile(r"[a-z][a-z0-9+.-]*://[^%]+", re.ASCII)
+
+
+def _location(value: str) -> str:
+    """An escape in a URI would mean one folder to Spark's clients and another one to the others."""
+    if _URI.fullmatch(value) or (value.startswith("/") and len(value) > 1):
+        return value
+    why = "a URI without % escapes" if "://" in value else "an absolute path, or a URI such as s3://bucket/folder"
+    raise PydanticCustomError("location", f"it must be {why}, not {value!r}")
+
+
+Location = Annotated[
+    str, AfterValidator(_location), WithJsonSchema({"type": "string", "pattern": "^(/|[a-z][a-z0-9+.-]*://)."})
+]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 

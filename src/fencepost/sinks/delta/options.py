@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from fencepost.model import Merge, Mode
-from fencepost.sinks.options import SinkOptions
+from fencepost.sinks.options import Location, SinkOptions
 
 NOT_HERE = {
     "table": "positions and status read its log without Spark, which alone knows its catalog; give its path",
@@ -21,9 +21,7 @@ NOT_HERE = {
 class DeltaOptions(SinkOptions):
     """A Delta table."""
 
-    path: Annotated[str, Field(pattern=r"^(/|[a-z][a-z0-9+.-]*://).")] = Field(
-        description="of the table: an absolute path, or a URI that Spark and deltalake both know"
-    )
+    path: Location = Field(description="of the table: an absolute path, or a URI that Spark and deltalake both know")
     mode: Mode = Mode.APPEND
     key: tuple[str, ...] = Field((), description="the columns that name a row; with mode upsert or dedupe")
     partition_by: tuple[str, ...] = Field((), description="columns by which a new table is partitioned")

@@ -93,7 +93,7 @@ def winners(rows: DataFrame, merge: Merge, placed: bool) -> DataFrame:
 
     number, names = f"_{uuid4().hex}", list(rows.columns)
     newest = merge.mode is Mode.UPSERT
-    order = [f.desc(name) if newest else f.asc(name) for name in (PLACE if placed else merge.key)]
+    order = [f.desc(quoted(name)) if newest else f.asc(quoted(name)) for name in (PLACE if placed else merge.key)]
     keys = [f.col(quoted(name)) for name in merge.key]
     there = f.lit(True)
     for key in keys:

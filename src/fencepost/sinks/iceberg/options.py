@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from fencepost.sinks.options import SinkOptions
+from fencepost.sinks.options import Location, SinkOptions
 
 STAGE = "fencepost_stage"  # writes data files, and commits nothing: rewrite_data_files has such a catalog for itself
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,62}$"
@@ -24,7 +24,7 @@ class IcebergOptions(SinkOptions):
     table: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")] = Field(
         description="with its namespace: db.orders"
     )
-    warehouse: Annotated[str, Field(pattern=r"^(/|[a-z][a-z0-9+.-]*://).")] | None = Field(
+    warehouse: Location | None = Field(
         None,
         description="where the files go, for a catalog that is kept in PostgreSQL (JDBC): an absolute path or a URI",
     )
