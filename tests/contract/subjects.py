@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -88,3 +88,12 @@ LEDGERS: dict[str, Maker] = {
     "memory": lambda _: InMemoryLedger(),
     **{f"{k}-store": v for k, v in ATOMIC_SINKS.items() if k not in _SAME_LEDGER},
 }
+
+# tasks of Spark, or a new producer for every batch: the gate has one suite of each, over everything that is atomic
+_PROOFS = {"delta-upsert", "delta-dedupe", "delta-store", "delta-upsert-store", "delta-dedupe-store"}
+_PROOFS |= {"kafka-single-use-store"}
+
+
+def params(subjects: Iterable[str]) -> list[Any]:
+    """The names, for a fixture; those that take long are proofs."""
+    return [pytest.param(name, marks=pytest.mark.proof if name in _PROOFS else ()) for name in subjects]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from contract.subjects import ATOMIC_SINKS
+from contract.subjects import ATOMIC_SINKS, params
 from fencepost.testing import AtomicSinkSuite, AtomicSubject
 
 
 class TestAtomicSinks(AtomicSinkSuite):
-    @pytest.fixture(params=ATOMIC_SINKS)
+    @pytest.fixture(params=params(ATOMIC_SINKS))
     def subject(self, request: pytest.FixtureRequest) -> AtomicSubject:
         made: AtomicSubject = ATOMIC_SINKS[request.param](request)
         return made

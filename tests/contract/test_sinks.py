@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.subjects import SINKS
+from contract.subjects import SINKS, params
 from fencepost.delivery import deliver
 from fencepost.errors import Fenced, FencepostError, InputCut, Refused, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
@@ -15,7 +15,7 @@ from fencepost.testing.batches import ORDERS, PIPELINE, at, batch, owner
 
 
 class TestSinks(SinkSuite):
-    @pytest.fixture(params=SINKS)
+    @pytest.fixture(params=params(SINKS))
     def subject(self, request: pytest.FixtureRequest) -> SinkSubject:
         made: SinkSubject = SINKS[request.param](request)
         return made

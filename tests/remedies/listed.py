@@ -100,7 +100,7 @@ FOLLOWED = {
     "{}; or set on_error: dead_letter and dead_letters: {topic: NAME}": (
         "test_before_a_topic_a_bad_record_is_fixed_in_the_transform"
     ),
-    "leave it at stop": "test_dead_letters_that_cannot_be_had_are_refused_by_the_plan",
+    "leave it at stop": "test_records_land_once_with_their_places_and_positions_can_be_set",
     "keep the column _from in the transform, and leave provenance on": (
         "test_dead_letters_that_cannot_be_had_are_refused_by_the_plan"
     ),

@@ -154,7 +154,10 @@ def test_a_master_that_needs_a_secret_is_taken_with_each_setting_that_the_remedy
 @pytest.mark.parametrize(
     ("wrong", "mended"),
     [
-        ({"sink": ELSEWHERE, "on_error": "dead_letter"}, {"sink": ELSEWHERE, "on_error": "stop"}),
+        (
+            {"sink": ELSEWHERE, "on_error": "dead_letter"},
+            {"sink": ELSEWHERE, "on_error": "dead_letter", "dead_letters": {"topic": "dead"}},
+        ),
         ({"options": BARE, "on_error": "dead_letter"}, {"on_error": "dead_letter"}),
     ],
     ids=["a topic", "no provenance"],
@@ -164,7 +167,8 @@ def test_dead_letters_that_cannot_be_had_are_refused_by_the_plan(
 ) -> None:
     with pytest.raises(Usage, match="on_error: dead_letter") as refused:
         _plan(tmp_path, wrong)
-    assert ("leave it at stop" if "sink" in wrong else "leave provenance on") in refused.value.remedy
+    advised = "name one that is there: dead_letters: {topic: NAME}" if "sink" in wrong else "leave provenance on"
+    assert advised in refused.value.remedy
     _plan(tmp_path, mended)
 
 

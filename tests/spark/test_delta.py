@@ -88,6 +88,7 @@ def test_a_task_in_the_middle_of_its_rows_is_fenced(lake: LakeFlow, tmp_path: Pa
     lake.assert_exact(8_000)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_control_sparks_own_delta_sink_doubles_everything_when_its_checkpoint_is_lost(
     lake: LakeFlow, tmp_path: Path

@@ -17,7 +17,9 @@ from fencepost.model import TopicPartition
 from fencepost.spec import load
 from spark.drivers import pipeline_process
 from spark.faults import StopOn
+from spark.flows import Flow
 from spark.iceberg_flow import IcebergFlow
+from spark.lakes import LakeFlow
 
 FIRST = range(8_000)  # four thousand in each of two partitions: four record batches
 LATE = 6_001  # in the last record batch but one of partition 1
@@ -30,7 +32,10 @@ def lake(stack: Stack, tmp_path: Path) -> IcebergFlow:
 
 def test_records_land_once_with_their_places_and_positions_can_be_set(lake: IcebergFlow) -> None:
     lake.produce(range(100))
-    plan = plan_pipeline(load(lake.declare()), offline=False)
+    with pytest.raises(Usage, match="cannot store dead letters") as refused:
+        plan_pipeline(load(lake.declare(on_error="dead_letter")), offline=False)
+    assert refused.value.remedy == "leave it at stop"
+    plan = plan_pipeline(load(lake.declare(on_error="stop")), offline=False)
     assert (plan.path, plan.target_exists, plan.columns["id"], plan.columns["_offset"]) == (
         "whole",
         False,
@@ -55,6 +60,14 @@ def test_records_land_once_with_their_places_and_positions_can_be_set(lake: Iceb
         store.set_positions(lake.name, {TopicPartition(lake.name, 0): 70, TopicPartition(lake.name, 1): 75}, {})
     assert lake.positions() == {0: 70, 1: 75}
     assert lake.run().rows == 5
+
+
+def test_pipelines_of_one_process_may_have_sinks_that_need_other_jars(stack: Stack, tmp_path: Path) -> None:
+    """A JVM reads its class path once: the next sink gets another one."""
+    flows = [make(stack, tmp_path) for make in (Flow, LakeFlow, IcebergFlow, LakeFlow)]
+    for flow in flows:
+        flow.produce(range(10))
+        assert flow.run().rows == 10
 
 
 @pytest.mark.proof

@@ -27,7 +27,7 @@ STEPS = [  # of the task of partition 1, while that of partition 0 is done
     "rows",  # in the middle of its rows, before any write
     pytest.param("started", marks=PROOF),  # before any write
     pytest.param("written", marks=PROOF),  # everything is in the log, and the position is not
-    "advanced",  # everything is said, but for the commit
+    pytest.param("advanced", marks=PROOF),  # everything is said, but for the commit
     pytest.param("delivered", marks=PROOF),  # committed, and the driver does not know
 ]
 

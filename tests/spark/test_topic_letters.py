@@ -68,6 +68,7 @@ def test_bad_records_go_to_the_topic_as_they_were_and_say_why(flow: TopicFlow, e
     assert flow.positions() == {0: 20, 1: 20}
 
 
+@pytest.mark.proof
 def test_a_letter_lands_once_though_its_task_fails_before_and_after_its_commit(flow: TopicFlow, tmp_path: Path) -> None:
     topic = flow.make_more("dead")
     flow.produce(range(40), instead=BAD)

@@ -57,11 +57,13 @@ DEFAULTS = {
 # what Spark's pages, logs and event log do not show the values of; its own expressions know nothing of Kafka's names
 SECRETS = "(?i)secret|password|passwd|token|credential|access[.]?key|jaas|keystore[.]key|key[.]pem"
 REDACTION = ("spark.redaction.regex", "spark.sql.redaction.options.regex")
+TO_END = 30.0  # seconds for a JVM that nobody needs any more
 LAST_BREATH = 5.0  # seconds from the end of a process's connections to its own
 DRIVER_OPTIONS = "-Xss16m"  # stopping in the middle of a Python batch overflows a smaller stack
 
 
 NOTHING = SparkNeeds((), {})
+_class_path: set[Path] = set()  # of the JVM that this process has
 
 
 def settings_of(
@@ -89,7 +91,9 @@ def open_session(name: str, user: Mapping[str, str], needs: SparkNeeds = NOTHING
     `needs`: of the sink, besides what every session has.
     """
     place = scratch.folder()
-    settings = settings_of(user, fetch("spark", *needs.jars), place, needs)
+    jars = fetch("spark", *needs.jars)
+    settings = settings_of(user, jars, place, needs)
+    _require_jars(jars)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -121,6 +125,19 @@ def session_for(spec: PipelineSpec) -> AbstractContextManager[SparkSession]:
     """With what the pipeline's sink needs."""
     kind = spec.sink.kind
     return open_session(spec.name, spec.spark, kind.needs(spec.job) if isinstance(kind, NeedsSpark) else NOTHING)
+
+
+def _require_jars(jars: Iterable[Path]) -> None:
+    """A JVM reads its class path when it starts: one that was started for another sink, and is idle, is ended."""
+    child = SparkContext._gateway.proc if SparkContext._gateway else None
+    if child is not None and SparkContext._active_spark_context is None and not _class_path.issuperset(jars):
+        _forget()
+        child.stdin.close()  # on which it ends by itself
+        if not process.until(lambda: child.poll() is not None, TO_END):
+            child.kill()
+    if SparkContext._gateway is None:
+        _class_path.clear()
+        _class_path.update(jars)
 
 
 @contextmanager
@@ -191,6 +208,11 @@ def _end(session: SparkSession) -> None:
         return
     session.sparkContext._jsc = None  # nobody to tell
     session.sparkContext.stop()
+    _forget()
+
+
+def _forget() -> None:
+    """The JVM: pyspark starts another one for the next session."""
     if SparkContext._gateway:
         SparkContext._gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
