@@ -32,6 +32,9 @@ _stores: dict[UUID, Store] = {}  # by token
 class InTask:
     """Called once per task attempt by mapInArrow, in a worker."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)  # also where it is empty: without a state nobody would call what follows
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         GUARD.install()  # before the task's first row is read
