@@ -83,6 +83,13 @@ def test_a_topic_that_no_broker_knows_is_missing_and_never_its_own_nearest_name(
     assert missing.value.remedy == "did you mean orders-clean?"
 
 
+def test_brokers_that_do_not_answer_at_all_have_not_said_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _ask(Late(5, {})) == [0]
+    monkeypatch.setattr(topics, "AGREE_SECONDS", 0.01)
+    with pytest.raises(Unreachable, match="no broker says whether there is a topic orders"):
+        _ask(Late(10**9, {}))
+
+
 def test_brokers_that_never_agree_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "AGREE_SECONDS", 0.01)
     with pytest.raises(Unreachable, match="do not agree on topic orders"):

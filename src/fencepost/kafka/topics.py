@@ -165,7 +165,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
         )
     except Missing as error:
         raise _unknown_topic(cluster, name) from error
-    if not wait_until(lambda: not _layouts(cluster, [name]) and not _known(cluster, name), SETTLE_SECONDS):
+    if not wait_until(lambda: not _layouts(cluster, [name]) and _all_know(cluster, name, 0), SETTLE_SECONDS):
         raise Unreachable(
             f"topic {name} still exists {SETTLE_SECONDS:.0f} s after its deletion", "see the brokers' logs"
         )
@@ -174,7 +174,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
 def _layout(cluster: Cluster, name: str, seen: int = 1) -> Any:
     """The driver's description of a topic with that many partitions, if any broker that answers knows of so many.
 
-    Raises Missing when none of them knows the topic, Unreachable when they do not agree in time.
+    Raises Missing when none of them knows the topic, Unreachable when they do not agree in time, or none answers.
     """
     require_topic(name)
     deadline, doubted = time.monotonic() + AGREE_SECONDS, False
@@ -182,20 +182,27 @@ def _layout(cluster: Cluster, name: str, seen: int = 1) -> Any:
         layout = _layouts(cluster, [name]).get(name)
         if layout is not None and len(layout.partitions) >= seen:
             return layout
-        told = max(_known(cluster, name), default=0)
+        answers = _known(cluster, name)
+        told = max(answers, default=0)
         if told < seen and layout is not None:
             return layout
-        if told == 0 and doubted:
+        absent = bool(answers) and told == 0
+        if absent and doubted:
             raise _unknown_topic(cluster, name)
-        doubted = told == 0
+        doubted = absent
         if time.monotonic() > deadline:
-            raise Unreachable(f"the brokers do not agree on topic {name}", "see `fencepost topic list`, and their logs")
+            raise Unreachable(
+                f"the brokers do not agree on topic {name}"
+                if answers
+                else f"no broker says whether there is a topic {name}",
+                "see `fencepost topic list`, and their logs",
+            )
         time.sleep(DOUBT_SECONDS)
 
 
 def _known(cluster: Cluster, name: str) -> list[int]:
-    """With how many partitions each broker knows the topic that knows it."""
-    return [topics[name] for topics in cluster.topics_by_broker().values() if name in topics]
+    """With how many partitions each broker knows the topic, of those that answer; 0: it does not know it."""
+    return [topics.get(name, 0) for topics in cluster.topics_by_broker().values()]
 
 
 def _unknown_topic(cluster: Cluster, name: str) -> Missing:
@@ -295,7 +302,13 @@ def _is_complete(cluster: Cluster, request: TopicRequest) -> bool:
     layout = _layouts(cluster, [request.topic]).get(request.topic)
     if layout is None or len(layout.partitions) != request.partitions or _lacking(layout):
         return False
-    return all(topics.get(request.topic) == request.partitions for topics in cluster.topics_by_broker().values())
+    return _all_know(cluster, request.topic, request.partitions)
+
+
+def _all_know(cluster: Cluster, name: str, partitions: int) -> bool:
+    """Do all brokers that answer, and at least one does, know so many partitions of the topic?"""
+    answers = _known(cluster, name)
+    return bool(answers) and all(known == partitions for known in answers)
 
 
 def _lacking(layout: Any) -> int:
