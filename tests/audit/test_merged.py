@@ -16,9 +16,11 @@ from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import Audit
 from fencepost.audit.request import EngineChoice, of_pipeline
 from fencepost.audit.watch import Rounds
+from fencepost.errors import Poison
 from fencepost.guarantee import Anomaly
 from fencepost.kafka.topics import delete_topic
 from fencepost.local import Stack
+from fencepost.sinks.postgres import PostgresStore
 from fencepost.spec import load
 from spark.flows import Flow
 
@@ -107,6 +109,38 @@ def test_rows_that_a_deleted_topic_of_the_same_name_left_are_no_loss(flow: Flow,
     found = audited(flow, declared)
     assert found.verdict is Verdict.INCONCLUSIVE, found.as_json(10)
     assert not found.totals.keys() & {LOST, DOUBLED}
+
+
+def test_a_bad_record_that_waits_leaves_nothing_open_about_the_others(flow: Flow) -> None:
+    declared = parts(flow, mode="upsert", key=["id"])
+    versions(flow, *((number % 5, number) for number in range(20)))
+    flow.run(**declared)
+    flow.produce(range(2), {0: b"not JSON", 1: b'{"id": 100, "s": "x", "v": 1}'})
+    with pytest.raises(Poison, match="not JSON"):
+        flow.run(**declared)
+    found = audited(flow, declared)
+    assert (found.verdict, found.hops[-1].facts["waiting"] > 0) == (Verdict.HOLDS, True), found.as_json(10)
+
+
+def test_a_bad_record_in_a_batch_that_was_lost_at_most_once_is_none_that_was_processed(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(Exception):
+        pass
+
+    def dies(*_: object) -> None:
+        raise Died
+
+    declared = {**parts(flow, mode="dedupe", key=["id"]), "guarantee": "at-most-once", "on_error": "dead_letter"}
+    flow.produce(range(4), {2: b"not JSON"})
+    with monkeypatch.context() as patched:
+        patched.setattr(PostgresStore, "write", dies)  # the position has moved by then
+        with pytest.raises(Died):
+            flow.run(**declared)
+    found = audited(flow, declared)
+    assert found.verdict is Verdict.HOLDS, found.as_json(10)
+    flow.run(**declared)
+    assert audited(flow, declared).verdict is Verdict.HOLDS
 
 
 def test_keys_are_the_tables_columns_and_not_kafkas(flow: Flow) -> None:

@@ -48,8 +48,8 @@ FOLLOWED = {
     ),
     "the first `fencepost run` makes it": "test_a_delta_table_is_made_by_the_first_run_and_then_positions_are_set",
     # statements
-    "ALTER TABLE delta.`{}` UNSET TBLPROPERTIES ('{}')": "test_a_delta_table_that_forgets_is_mended_by_the_statements",
-    "ALTER TABLE delta.`{}` SET TBLPROPERTIES ('{}' = 'interval 30 days')": (
+    "ALTER TABLE delta.{} UNSET TBLPROPERTIES ('{}')": "test_a_delta_table_that_forgets_is_mended_by_the_statements",
+    "ALTER TABLE delta.{} SET TBLPROPERTIES ('{}' = 'interval 30 days')": (
         "test_a_delta_table_that_forgets_is_mended_by_the_statements"
     ),
     "drop it in the transform, or: ALTER TABLE {} {}": "test_columns_that_a_table_lacks_are_added_by_the_statement",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from contract.delta_subject import InDelta
 from fencepost.errors import PositionLost, Usage
 from fencepost.local import Stack
 from fencepost.sinks.delta.kind import KIND
+from fencepost.sinks.delta.retention import LOG, TRANSACTIONS
 from fencepost.spec import load
 from remedies.following import commands, fencepost, type_in
 from spark.lakes import LakeFlow
@@ -50,13 +52,12 @@ def test_a_delta_table_that_was_restored_goes_on_where_positions_set_says(lake: 
 @pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_a_delta_table_that_forgets_is_mended_by_the_statements(lake: LakeFlow) -> None:
-    job = load(lake.declare()).job
-    rows = InDelta.ROWS
-    KIND.prepare(job, rows)
     with InDelta.session() as spark:
-        for name in ("delta.setTransactionRetentionDuration", "delta.logRetentionDuration"):
-            spark.sql(f"ALTER TABLE delta.`{lake.path}` SET TBLPROPERTIES ('{name}' = 'interval 5 minutes')")
-            with pytest.raises(Usage) as refused:
-                KIND.fit(job, rows)
+        for setting in (TRANSACTIONS, LOG):
+            path = str(lake.folder / f"for`gets {setting}")
+            DeltaTable.create(path, InDelta.ROWS, configuration={setting: "interval 5 minutes"})
+            job = load(lake.declare(options={"path": path})).job
+            with pytest.raises(Usage, match=setting) as refused:
+                KIND.fit(job, InDelta.ROWS)
             spark.sql(refused.value.remedy)
-            assert KIND.fit(job, rows).exists
+            assert KIND.fit(job, InDelta.ROWS).exists

@@ -15,7 +15,7 @@ from fencepost.audit.journal_to_log import check_log, compare_log, doubled_in_lo
 from fencepost.audit.keyed import BY_KEY, make_expected
 from fencepost.audit.log_to_sink import PLACES, Question, Ranges, by_id, compare_sides
 from fencepost.audit.request import AuditRequest, EngineChoice, of_pipeline, what_landed
-from fencepost.audit.scope import Scope, committed_ends, drained, find_scope
+from fencepost.audit.scope import Doubt, Scope, committed_ends, drained, find_scope
 from fencepost.audit.spans import breaks, earlier_topics
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
@@ -44,7 +44,7 @@ class Loader(Protocol):
 
     def expected(self, topics: Sequence[str], ranges: Ranges, condition: str) -> None: ...
 
-    def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None: ...
+    def outputs(self, spec: PipelineSpec, ranges: Ranges, in_doubt: Doubt) -> None: ...
 
 
 def audit(what: AuditRequest | Declared, timeout: float | None = None) -> Audit:
@@ -186,7 +186,9 @@ class _Auditor:
         self._engine.keep("found", "SELECT topic, part, pos, id, n, payload, zone FROM sink")
         (rows,) = self._engine.rows("SELECT count(*) AS rows FROM found WHERE zone = 'older'")  # all of it is read now
         try:
-            self._loader.outputs(spec, self._carried())  # up to an end that lies behind every row
+            self._loader.outputs(
+                spec, self._carried(), self._scope.in_doubt()
+            )  # up to an end that lies behind every row
             aside = make_expected(self._engine, merge, order.bytewise or len(spec.source.origins) == 1)
         except FencepostError as error:
             return Hop("log to sink", BY_KEY, undecided=f"which events must have a row is not known: {error}")

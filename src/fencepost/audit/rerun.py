@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 
 import pyarrow as pa
 from confluent_kafka import Message
 
 from fencepost.audit.engines.engine import Engine, Row
+from fencepost.audit.scope import Doubt
 from fencepost.engines.python.columns import EventRows
 from fencepost.errors import Poison, Refused
 from fencepost.kafka.topic_reader import read_topic
 from fencepost.model import Merge, Span, TopicPartition
 from fencepost.rows.json_column import TOMBSTONE_NAME
-from fencepost.rows.shape import PROVENANCE
+from fencepost.rows.shape import MOST_ASIDE, PROVENANCE
 from fencepost.spec import PipelineSpec
 
 AT_ONCE = 10_000
@@ -42,12 +44,15 @@ def require_same(before: Row, after: Row) -> None:
         )
 
 
-def rerun(spec: PipelineSpec, ranges: Mapping[TopicPartition, Span], aside: Places) -> pa.Table:
+def rerun(spec: PipelineSpec, ranges: Mapping[TopicPartition, Span], aside: Places, in_doubt: Doubt) -> pa.Table:
     """One row for each that came of these offsets, but for records that were dead-lettered.
 
-    Raises Usage where the transform needs Spark, Refused where it does not take a record that was carried.
+    `in_doubt`: says of an offset that it may not have been processed; a bad record there is one that waits, or went
+    with a batch that was lost. Raises Usage where the transform needs Spark, Refused for any other that it does not
+    take.
     """
     rows = EventRows.of(spec)
+    rows = replace(rows, shape=replace(rows.shape, most_bad=MOST_ASIDE))
     merge = spec.sink.options.merge
     if merge is None or not rows.shape.provenance:
         raise Refused("the rows have no provenance")
@@ -55,7 +60,7 @@ def rerun(spec: PipelineSpec, ranges: Mapping[TopicPartition, Span], aside: Plac
         _columns(batch, merge)
         for at, span in sorted(ranges.items())
         for messages in _slices(spec, at, span, aside)
-        for batch in _made(rows, at, messages)
+        for batch in _made(rows, at, messages, in_doubt)
     ]
     return pa.Table.from_batches(parts, schema=_columns(_empty(rows.columns), merge).schema)
 
@@ -68,11 +73,17 @@ def _slices(spec: PipelineSpec, at: TopicPartition, span: Span, aside: Places) -
         yield messages
 
 
-def _made(rows: EventRows, at: TopicPartition, messages: list[Message]) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from rows(at, messages, {})
-    except Poison as bad:
-        raise Refused(f"the transform, run again, does not take a record that was processed: {bad.message}") from bad
+def _made(rows: EventRows, at: TopicPartition, messages: list[Message], in_doubt: Doubt) -> list[pa.RecordBatch]:
+    while True:
+        try:
+            return list(rows(at, messages, {}))
+        except Poison as bad:
+            offsets = {offset for offset, _ in bad.records}
+            if not all(in_doubt(at, offset) for offset in offsets):
+                raise Refused(
+                    f"the transform, run again, does not take a record that was processed: {bad.message}"
+                ) from bad
+        messages = [one for one in messages if one.offset() not in offsets]
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ from fencepost.kafka.topics import offsets_at, topic_facts
 from fencepost.model import Span, TopicPartition
 from fencepost.sinks.auditing import ListsCommits
 from fencepost.sinks.kind import SinkJob, SinkKind
+
+Doubt = Callable[[TopicPartition, int], bool]  # may the record of this offset not have been processed?
 
 LOOK_EVERY = 0.5  # seconds, while a pipeline drains
 
@@ -46,6 +49,20 @@ class Scope:
         if not self.positions:
             return 0
         return max(self.ends.get(at, 0) - self.positions.get(at, self.ranges[at].start), 0)
+
+    def in_doubt(self) -> Doubt:
+        """It waits, or its batch may have been lost: the position moved first, and nobody counted the rows."""
+        uncounted: dict[TopicPartition, list[Span]] = {}
+        for landed in sorted(self.spans, key=lambda one: one.span.start):
+            if landed.rows is None:
+                uncounted.setdefault(landed.partition, []).append(landed.span)
+
+        def doubtful(at: TopicPartition, offset: int) -> bool:
+            spans = uncounted.get(at, [])
+            number = bisect_right(spans, offset, key=lambda span: span.start) - 1
+            return offset >= self.positions.get(at, offset) or (number >= 0 and offset < spans[number].end)
+
+        return doubtful
 
     @property
     def whole(self) -> Mapping[TopicPartition, Span]:

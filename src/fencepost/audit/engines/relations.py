@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import chain, islice
 from typing import Any
 
@@ -19,6 +20,7 @@ from confluent_kafka import Message
 from fencepost.audit.engines.duckdb import DuckEngine
 from fencepost.audit.engines.engine import Engine, table
 from fencepost.audit.log_to_sink import RANGE, Ranges
+from fencepost.audit.scope import Doubt
 from fencepost.errors import Usage
 from fencepost.kafka.topic_reader import read_topic
 from fencepost.model import EVENT_CHECKSUM, EVENT_ID, Span, TopicPartition
@@ -65,15 +67,25 @@ class PythonLoader:
         """A sink's rows as a relation."""
         self.engine.put(name, relation.arrow())
 
-    def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None:
-        """`outputs`: what the pipeline's transform makes of these records, twice. Raises Usage, Refused."""
+    def outputs(self, spec: PipelineSpec, ranges: Ranges, in_doubt: Doubt) -> None:
+        """`outputs`: what the pipeline's transform makes of these records, twice. Raises Usage, Refused.
+
+        A bad record whose offset is in doubt, and that has no row, makes none.
+        """
         from fencepost.audit.rerun import require_same, rerun, sums_of
 
+        @cache
+        def with_rows() -> set[tuple[str, int, int]]:
+            return {(row["topic"], row["part"], row["pos"]) for row in self.engine.rows("SELECT * FROM found")}
+
+        def without_row(at: TopicPartition, offset: int) -> bool:
+            return in_doubt(at, offset) and (*at, offset) not in with_rows()
+
         aside = {(row["topic"], row["part"], row["pos"]) for row in self.engine.rows("SELECT * FROM dead")}
-        self.engine.put("outputs", rerun(spec, ranges, aside))
+        self.engine.put("outputs", rerun(spec, ranges, aside, without_row))
         if spec.transform is not None and spec.sink.options.merge is not None:
             before = sums_of(self.engine, "outputs", spec.sink.options.merge)
-            self.engine.put("outputs", rerun(spec, ranges, aside))
+            self.engine.put("outputs", rerun(spec, ranges, aside, without_row))
             require_same(before, sums_of(self.engine, "outputs", spec.sink.options.merge))
 
     def expected(self, _topics: Sequence[str], _ranges: Ranges, _condition: str) -> None:

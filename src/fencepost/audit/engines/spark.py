@@ -19,6 +19,7 @@ from fencepost.audit.engines.engine import Row
 from fencepost.audit.engines.relations import LOG
 from fencepost.audit.log_to_sink import Ranges
 from fencepost.audit.rerun import names, require_same, sums_of
+from fencepost.audit.scope import Doubt
 from fencepost.engines.spark.failures import SparkFailure, translated
 from fencepost.engines.spark.session import open_session
 from fencepost.engines.spark.source import READING, KafkaSource, spark_options
@@ -114,7 +115,7 @@ class SparkLoader:
                 f.md5(f.col("value").cast("binary")).alias("payload"),
             ).createOrReplaceTempView("expected")
 
-    def outputs(self, spec: PipelineSpec, ranges: Ranges) -> None:
+    def outputs(self, spec: PipelineSpec, ranges: Ranges, _in_doubt: Doubt) -> None:
         """`outputs`: what the pipeline's transform makes of these records, but for those that were dead-lettered.
 
         It is run twice. Raises Refused where that gives two results.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,11 @@ from fencepost.model import Span, TopicPartition
 from fencepost.rows.shape import PROVENANCE
 from fencepost.sinks.auditing import Columns, LandedRows, Relation, RowsAt
 from fencepost.sinks.delta.log import Log, translated
+from fencepost.sinks.lake.audited import for_audit, wanted
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
-
-PLACE = {"topic": ("_topic", pa.string()), "part": ("_partition", pa.int32()), "pos": ("_offset", pa.int64())}
 
 
 def table_of(log: Log, path: str) -> DeltaTable:
@@ -61,28 +59,9 @@ def has_letter(letters: Log, at: TopicPartition, offset: int) -> bool:
 
 def _arrow(log: Log, path: str, columns: Columns, provenance: bool) -> pa.Table:
     placed = provenance and not columns.id
-    wanted = [*(PROVENANCE.names if placed else ()), *filter(None, (columns.id, columns.payload))]
     with translated(f"read {path}"):
-        rows = dataset(table_of(log, path)).to_table(columns=list(dict.fromkeys(wanted)))
-    size = rows.num_rows
-    made = {
-        name: rows.column(column).cast(kind) if placed else pa.nulls(size, kind)
-        for name, (column, kind) in PLACE.items()
-    }
-    made["id"] = rows.column(columns.id).cast(pa.string()) if columns.id else pa.nulls(size, pa.string())
-    made["n"] = rows.column("_n").cast(pa.int32()) if placed else pa.repeat(pa.scalar(0, pa.int32()), size)
-    made["payload"] = _sums(rows.column(columns.payload)) if columns.payload else pa.nulls(size, pa.string())
-    return pa.table(made)
-
-
-def _sums(values: pa.ChunkedArray) -> pa.Array:
-    """As PostgreSQL's md5 and Spark's give it."""
-    found = [None if one is None else hashlib.md5(_bytes(one), usedforsecurity=False) for one in values.to_pylist()]
-    return pa.array([None if one is None else one.hexdigest() for one in found], pa.string())
-
-
-def _bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
+        rows = dataset(table_of(log, path)).to_table(columns=list(wanted(columns, placed)))
+    return for_audit(rows, columns, placed)
 
 
 def dataset(table: DeltaTable) -> ds.Dataset:
@@ -100,8 +79,9 @@ def last_rows(table: DeltaTable, most: int) -> tuple[list[str], list[tuple[Any, 
         for fragment in fragments:
             if len(found) >= most:
                 break
-            part = fragment.to_table(schema=rows.schema).to_pylist()
-            found = [*(tuple(row.values()) for row in part), *found]
+            part = fragment.to_table(schema=rows.schema)
+            newest = part.slice(max(0, part.num_rows - most)).to_pylist()
+            found = [*(tuple(row.values()) for row in newest), *found]
     return list(rows.schema.names), found[-most:]
 
 

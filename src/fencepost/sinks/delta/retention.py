@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from fencepost.errors import Usage
+from fencepost.sinks.delta.writing import quoted
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -36,13 +37,13 @@ def require_kept(path: str, table: DeltaTable) -> None:
         raise Usage(
             f"table {path!r} forgets transaction identifiers ({TRANSACTIONS}): a run that stood still for longer "
             "could write its rows again",
-            f"ALTER TABLE delta.`{path}` UNSET TBLPROPERTIES ('{TRANSACTIONS}')",
+            f"ALTER TABLE delta.{quoted(path)} UNSET TBLPROPERTIES ('{TRANSACTIONS}')",
         )
     kept = duration(configuration.get(LOG))
     if kept is None or kept < SHORTEST:
         raise Usage(
             f"table {path!r} keeps its log for {configuration[LOG]}; the positions in it need a day at least",
-            f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{LOG}' = 'interval 30 days')",
+            f"ALTER TABLE delta.{quoted(path)} SET TBLPROPERTIES ('{LOG}' = 'interval 30 days')",
         )
 
 
