@@ -37,13 +37,13 @@ ALLOWED = {
     "audit": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "machine"},
     "local": {"errors", "machine"},
     "lab": IDEA | {"kafka", "producing", "audit", "machine", "local"},
-    "demo": IDEA | {"kafka", "producing", "spec", "audit", "machine", "local"},
+    "demo": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "audit", "machine", "local"},
     "cli": {"*"},
     "__init__": {"errors", "guarantee", "model", "sinks", "engines", "run", "producing", "audit", "local"},
     "__main__": {"cli"},
 }
 # of fencepost.sinks, for everybody; the other modules there are sinks
-DOOR = {"kind", "registry", "options", "auditing", "handlers"}
+DOOR = {"kind", "registry", "options", "auditing", "handlers", "demo"}
 MEMORY_FOR = {"__init__.py", "testing"}  # a store for users' tests, and for the contract's: nobody registers it
 # programs, folders and wires of these names are no sinks; nor are the block of Kafka's settings and Spark's source
 PROGRAMS = {"local", "lab"}

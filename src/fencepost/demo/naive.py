@@ -1,57 +1,33 @@
-"""What people write today: foreachBatch with Spark's JDBC append, and Spark's own checkpoint. The demo's control.
+"""What people write today into a sink of this kind, with Spark's own checkpoint. The demo's control.
 
-`python -m fencepost.demo.naive JSON` runs it until the topic is drained.
+`python -m fencepost.demo.naive FILE CHECKPOINT RECORDS` drains the pipeline's topic so, RECORDS a batch.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """From where to where."""
-
-    servers: str
-    topic: str
-    url: str
-    user: str
-    table: str
-    checkpoint: str
-    records: int  # per batch
+from fencepost.engines.spark.session import session_for
+from fencepost.sinks.demo import CanBeShown
+from fencepost.sinks.kind import require_able
+from fencepost.spec import load
 
 
-def run(recipe: Recipe) -> None:
-    from pyspark.sql import SparkSession
-
-    from fencepost.machine.jars import fetch
-
-    builder = SparkSession.builder.master("local[*]").config("spark.jars", ",".join(map(str, fetch("spark"))))
-    for name in ("spark.driver.host", "spark.driver.bindAddress"):
-        builder = builder.config(name, "127.0.0.1")
-    spark = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR").getOrCreate()
-    properties = {"user": recipe.user, "driver": "org.postgresql.Driver"}
-
-    def append(batch: DataFrame, _number: int) -> None:
-        rows = batch.selectExpr("cast(get_json_object(cast(value AS string), '$.id') AS long) AS id")
-        rows.write.jdbc(recipe.url, recipe.table, mode="append", properties=properties)
-
+def run(file: Path, checkpoint: str, records: str) -> None:
+    spec = load(file)
+    demo = require_able(spec.sink.kind, CanBeShown, spec.sink.format, "be shown").demo
     options = {
-        "kafka.bootstrap.servers": recipe.servers,
-        "subscribe": recipe.topic,
+        "kafka.bootstrap.servers": spec.kafka["bootstrap.servers"],
+        "subscribe": ",".join(spec.source.origins),
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": str(recipe.records),
+        "maxOffsetsPerTrigger": records,
     }
-    source = spark.readStream.format("kafka").options(**options).load()
-    query = source.writeStream.foreachBatch(append).option("checkpointLocation", recipe.checkpoint)
-    query.trigger(availableNow=True).start().awaitTermination()
+    with session_for(spec) as spark:
+        source = spark.readStream.format("kafka").options(**options).load().selectExpr("cast(value AS string) AS value")
+        orders = source.selectExpr("cast(get_json_object(value, '$.id') AS long) AS id", "value")
+        demo.drain(spec.job, orders, checkpoint).awaitTermination()
 
 
 if __name__ == "__main__":
-    run(Recipe(**json.loads(sys.argv[1])))
+    run(Path(sys.argv[1]), *sys.argv[2:4])

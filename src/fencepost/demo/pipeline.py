@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-import psycopg
 
 from fencepost.audit.audit import audit
 from fencepost.audit.compare import Comparison, compare_sink
@@ -17,9 +14,9 @@ from fencepost.audit.findings import Audit
 from fencepost.audit.request import of_pipeline
 from fencepost.demo.processes import Program, program
 from fencepost.demo.step_log import StepLog
+from fencepost.demo.target import PARTITIONS, TOPIC, Progress, ids_in_sink, ids_in_topic
 from fencepost.errors import Unreachable
 from fencepost.kafka.client import Cluster
-from fencepost.kafka.topic_reader import read_committed
 from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.machine.progress import Advance
@@ -28,18 +25,7 @@ from fencepost.producing.sending import send
 from fencepost.producing.sources.source import orders
 from fencepost.spec import load
 
-TOPIC = "orders"
-PARTITIONS = 4
 KILLED_AT = (0.15, 0.4, 0.65)  # of all events
-SPEC = """
-name: demo
-guarantee: exactly-once
-kafka: {{bootstrap.servers: "{servers}"}}
-source: {{topic: {topic}, value: json, schema: "id long, customer string, amount decimal(10,2), placed_at timestamp"}}
-transform: {{sql: "SELECT id, customer, amount, placed_at, _from FROM events"}}
-sink: {{format: postgres, options: {{table: orders, dsn: "{dsn}"}}}}
-batch: {{records: {batch}, every: 100ms}}
-"""
 
 
 @dataclass(frozen=True)
@@ -61,31 +47,27 @@ def produce(stack: Stack, events: int, tell: StepLog) -> None:
     tell.step(f"{events:,} orders in topic {TOPIC}, {PARTITIONS} partitions")
 
 
-def kill_and_resume(stack: Stack, events: int, folder: Path, tell: StepLog, show: Advance) -> Killed:
+def kill_and_resume(file: Path, stack: Stack, events: int, tell: StepLog, show: Advance) -> Killed:
     """Run the pipeline; kill its whole process tree three times, a broker once; resume; compare every id."""
-    spec = folder / "fencepost.yml"
-    dsn = stack.dsn.replace('"', '\\"')
-    spec.write_text(SPEC.format(servers=stack.bootstrap_servers, topic=TOPIC, dsn=dsn, batch=events // 20))
-    scratch = folder / "scratch"
-    with closing(psycopg.connect(stack.dsn, autocommit=True)) as database:
-        done = Progress(database, show)
-        for share in KILLED_AT:
-            with _run(spec, scratch, []) as running:
-                if share == KILLED_AT[1]:
-                    _lose_a_broker(stack, running, done, tell)
-                running.wait_for(partial(done.reached, events * share))
-                killed = running.kill_tree()
-            shutil.rmtree(scratch)
-            tell.step(
-                f"at {done():,} of {events:,}: driver, JVM and workers ({killed} processes) killed with -9, "
-                "their checkpoint removed"
-            )
-        with _run(spec, scratch, ["--once"]) as running:
-            running.wait_for(partial(done.reached, events))
-            running.finish()
-        tell.step("started once more, and drained")
-    result = compare_sink(ids_in_topic(stack), ids_in_table(stack, "orders"))
-    return Killed(len(KILLED_AT), result, audit(of_pipeline(load(spec))))
+    spec, scratch = load(file), file.parent / "scratch"
+    done = Progress(spec, show)
+    for share in KILLED_AT:
+        with _run(file, scratch, []) as running:
+            if share == KILLED_AT[1]:
+                _lose_a_broker(stack, running, done, tell)
+            running.wait_for(partial(done.reached, events * share))
+            killed = running.kill_tree()
+        shutil.rmtree(scratch)
+        tell.step(
+            f"at {done():,} of {events:,}: driver, JVM and workers ({killed} processes) killed with -9, "
+            "their checkpoint removed"
+        )
+    with _run(file, scratch, ["--once"]) as running:
+        running.wait_for(partial(done.reached, events))
+        running.finish()
+    tell.step("started once more, and drained")
+    result = compare_sink(ids_in_topic(spec.kafka), ids_in_sink(spec))
+    return Killed(len(KILLED_AT), result, audit(of_pipeline(spec)))
 
 
 def _lose_a_broker(stack: Stack, running: Program, done: Progress, tell: StepLog) -> None:
@@ -96,37 +78,6 @@ def _lose_a_broker(stack: Stack, running: Program, done: Progress, tell: StepLog
     tell.step(f"at {done():,}: {broker.name} killed with -9; the pipeline goes on")
 
 
-class Progress:
-    """How far the pipeline is, read from its own ledger; shown as it moves."""
-
-    def __init__(self, database: psycopg.Connection[tuple[int]], show: Advance) -> None:
-        self._database = database
-        self._show = show
-
-    def __call__(self) -> int:
-        there = self._database.execute("SELECT pg_catalog.to_regclass('fencepost.positions') IS NOT NULL").fetchone()
-        if not there or not there[0]:
-            return 0
-        query = "SELECT coalesce(pg_catalog.sum(position), 0)::bigint FROM fencepost.positions"
-        (total,) = self._database.execute(query).fetchone() or (0,)
-        self._show(total)
-        return int(total)
-
-    def reached(self, wanted: float) -> bool:
-        return self() >= wanted
-
-
 def _run(spec: Path, scratch: Path, options: list[str]) -> AbstractContextManager[Program]:
     arguments = ["run", "--spec", str(spec), *options]
     return program("fencepost", arguments, spec.parent / "pipeline.log", {"TMPDIR": str(scratch)})
-
-
-def ids_in_topic(stack: Stack) -> list[int]:
-    kafka = {"bootstrap.servers": stack.bootstrap_servers}
-    return [json.loads(record.value() or b"{}")["id"] for record in read_committed(kafka, TOPIC)]
-
-
-def ids_in_table(stack: Stack, table: str) -> list[int]:
-    with closing(psycopg.connect(stack.dsn)) as database:
-        query = psycopg.sql.SQL("SELECT id FROM {}").format(psycopg.sql.Identifier(table))
-        return [id_ for (id_,) in database.execute(query)]

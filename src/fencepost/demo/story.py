@@ -13,6 +13,7 @@ from fencepost.demo.brokers import lose_a_broker
 from fencepost.demo.control import kill_the_usual_recipe
 from fencepost.demo.pipeline import Killed, kill_and_resume, produce
 from fencepost.demo.step_log import StepLog
+from fencepost.demo.target import declare, sink_called
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
 from fencepost.machine.progress import for_stderr
@@ -46,9 +47,10 @@ class StoryVerdict:
         }
 
 
-def tell_story(say: Callable[[str], None], events: int = EVENTS) -> StoryVerdict:
-    """On a stack and in a folder of its own; both are gone at the end."""
-    tell = StepLog(say)
+def tell_story(say: Callable[[str], None], events: int = EVENTS, sink: str | None = None) -> StoryVerdict:
+    """On a stack and in a folder of its own; both are gone at the end. `sink`: a format that can be shown, or Usage."""
+    tell, shown = StepLog(say), sink_called(sink)
+    into = shown.demo.into
     tell.step("a stack of its own: one controller, three brokers, PostgreSQL; no Docker")
     with (
         tempfile.TemporaryDirectory(prefix="fencepost-demo-") as name,
@@ -57,14 +59,16 @@ def tell_story(say: Callable[[str], None], events: int = EVENTS) -> StoryVerdict
         folder = Path(name)
         tell.step(f"up and answering: Kafka at {stack.bootstrap_servers}")
         brokers = lose_a_broker(stack, tell)
-        tell.chapter("Kafka through Spark into PostgreSQL, exactly once, and killed on the way")
+        tell.chapter(f"Kafka through Spark into {into}, exactly once, and killed on the way")
         produce(stack, events, tell)
-        with for_stderr().bar("delivered into PostgreSQL", events) as show:
-            pipeline = kill_and_resume(stack, events, folder, tell, show)
+        ours = declare(shown, stack, folder, "demo", "orders_shown", events // 20)
+        usual = declare(shown, stack, folder, "naive", "orders_naive", events // 4)  # while every broker is there
+        with for_stderr().bar(f"delivered into {into}", events) as show:
+            pipeline = kill_and_resume(ours, stack, events, tell, show)
         result = pipeline.result
         tell.step(f"every id compared: {result.landed:,} rows, lost {result.lost}, doubled {result.duplicated}")
         tell.step(f"fencepost audit: {_audited(pipeline.audit)}")
-        control = kill_the_usual_recipe(stack, events, folder, tell)
+        control = kill_the_usual_recipe(shown, usual, events, tell)
         verdict = StoryVerdict(brokers, pipeline, control)
     tell.chapter(
         f"Fencepost: {'holds' if verdict.holds else 'BROKEN'}: lost {result.lost}, doubled {result.duplicated} "

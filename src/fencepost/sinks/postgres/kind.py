@@ -22,6 +22,7 @@ from fencepost.sinks.postgres import audited, dead_letters, ledger, preparing, r
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.committed import committed
 from fencepost.sinks.postgres.connection import WRITER_SETTINGS, Connection, connect
+from fencepost.sinks.postgres.demo import DEMO
 from fencepost.sinks.postgres.handlers import HandlerTarget, HandlerWork
 from fencepost.sinks.postgres.key_order import read_order
 from fencepost.sinks.postgres.last_rows import last_rows
@@ -42,6 +43,7 @@ class PostgresKind:
         "postgres", frozenset({WritePath.DIRECT, WritePath.STAGED}), atomic=True, dead_letters=True
     )
     options = PostgresOptions
+    demo = DEMO
 
     def settings(self, _job: SinkJob) -> Mapping[str, str]:
         return {f"postgresql {name}": value for name, value in WRITER_SETTINGS.items()}
