@@ -21,6 +21,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.model import Span, Tenure, TopicPartition
 from fencepost.sinks.delta import DeltaStore, DeltaTarget
 from fencepost.sinks.delta.kind import KIND
+from fencepost.sinks.delta.log_store import COMPARES, require_log_store
 from fencepost.sinks.delta.note import Count, Note, from_json, to_json
 from fencepost.sinks.delta.options import DeltaOptions
 from fencepost.sinks.delta.retention import duration
@@ -255,3 +256,21 @@ def test_an_escape_in_a_uri_is_two_folders_and_refused() -> None:
     with pytest.raises(ValidationError, match="a URI without % escapes"):
         DeltaOptions.model_validate({"path": "file:///lake/a%20b"})
     assert DeltaOptions.model_validate({"path": "/lake/a%20b"}).path == "/lake/a%20b"
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_a_table_in_s3_needs_a_log_store_that_compares_on_both_sides(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    path, setting = f"{scheme}://lake/orders", f"spark.delta.logStore.{scheme}.impl"
+    monkeypatch.delenv("AWS_S3_LOCKING_PROVIDER", raising=False)
+    for spark in ({}, {setting: "io.delta.storage.S3SingleDriverLogStore"}):
+        job = SinkJob("shop", Guarantee.AT_LEAST_ONCE, DeltaOptions.model_validate({"path": path}), spark=spark)
+        with pytest.raises(Usage, match="two drivers overwrite each other's commits"):
+            KIND.fit(job, pa.schema([("id", pa.int64())]))
+    with pytest.raises(Usage, match="AWS_S3_LOCKING_PROVIDER=dynamodb"):
+        require_log_store(path, {setting: COMPARES})
+    monkeypatch.setenv("AWS_S3_LOCKING_PROVIDER", "dynamodb")
+    require_log_store(path, {setting: COMPARES})
+    require_log_store("/lake/orders", {})
+    require_log_store("hdfs://lake/orders", {})

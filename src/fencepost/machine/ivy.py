@@ -15,14 +15,14 @@ from fencepost.errors import Unreachable, Usage
 from fencepost.machine import java, process
 from fencepost.machine.progress import Progress
 
-Configuration = Literal["broker", "spark", "delta-spark", "iceberg-spark", "tools"]
+Configuration = Literal["broker", "spark", "delta-spark", "iceberg-spark", "iceberg-s3", "tools"]
 CONFIGURATIONS: tuple[Configuration, ...] = (
     "broker",
     "spark",
     "delta-spark",
     "iceberg-spark",
-)  # what is needed to run; tools are for comparisons
-ALL: tuple[Configuration, ...] = (*CONFIGURATIONS, "tools")
+)  # what is needed to run; tools are for comparisons, and S3 for who has it
+ALL: tuple[Configuration, ...] = (*CONFIGURATIONS, "iceberg-s3", "tools")
 SETTINGS_VARIABLE = "FENCEPOST_IVY_SETTINGS"
 MIRROR = f"for a mirror, put an ivysettings.xml into ~/.ivy2 or name one in {SETTINGS_VARIABLE}"
 

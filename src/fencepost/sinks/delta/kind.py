@@ -17,7 +17,9 @@ from fencepost.model import Landed, Merge, Span, TopicPartition
 from fencepost.rules.sinks import Capabilities, WritePath
 from fencepost.sinks.auditing import Columns, Commit, CommitsAt, KeyOrder, LandedRows, RowsAt
 from fencepost.sinks.delta import audited, dead_letters, reading
+from fencepost.sinks.delta.demo import DEMO
 from fencepost.sinks.delta.log import Log, translated, uri_of
+from fencepost.sinks.delta.log_store import require_log_store
 from fencepost.sinks.delta.options import DeltaOptions
 from fencepost.sinks.delta.retention import log_kept, require_kept
 from fencepost.sinks.delta.schema import fitted, require_features, schema_for, types_of
@@ -48,6 +50,7 @@ class DeltaKind:
         why_engines=WHY,
     )
     options = DeltaOptions
+    demo = DEMO
 
     def settings(self, _job: SinkJob) -> Mapping[str, str]:
         return SESSION
@@ -57,6 +60,7 @@ class DeltaKind:
 
     def fit(self, job: SinkJob, rows: pa.Schema) -> Fit:
         options: DeltaOptions = job.options
+        require_log_store(options.path, job.spark)
         table = _log(job).table()
         if table is None:
             _require_partitions(options, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, LiteralString
@@ -18,9 +19,21 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from fencepost.machine.ivy import Configuration
+
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _READ_ALIKE = {"rest", "hive", "glue"}  # pyiceberg takes Iceberg's own names of their settings
+
+
+def on_s3(options: IcebergOptions) -> bool:
+    """Are its files in S3, or in what speaks as it does? Then keys, region and endpoint are the environment's."""
+    return options.warehouse is not None and options.warehouse.startswith(("s3://", "s3a://"))
+
+
+def jars_for(options: IcebergOptions) -> tuple[Configuration, ...]:
+    """What a JVM needs besides Spark, for this catalog."""
+    return ("iceberg-spark", "iceberg-s3") if on_s3(options) else ("iceberg-spark",)
 
 
 def spark_settings(options: IcebergOptions, spark: Mapping[str, str]) -> dict[str, str]:
@@ -50,6 +63,7 @@ def library_settings(options: IcebergOptions, spark: Mapping[str, str]) -> dict[
         "type": "jdbc",
         "uri": url,
         "warehouse": options.warehouse,
+        **({"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} if on_s3(options) else {}),
         "jdbc.schema-version": "V1",
         "cache-enabled": "false",
         **{f"jdbc.{name}": value for name, value in connection.items()},
@@ -110,6 +124,8 @@ def _in_postgres(options: IcebergOptions, **settings: str) -> Catalog:
     from pyiceberg.catalog.sql import SqlCatalog
 
     settings |= {"warehouse": str(options.warehouse), "schema_version": "v1"}
+    if region := os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION")):
+        settings["s3.region"] = region  # else it asks Amazon for the bucket's
     return SqlCatalog(options.catalog, uri=_sqlalchemy(options), **settings)
 
 

@@ -12,6 +12,7 @@ from fencepost.errors import Usage
 from fencepost.rules.sinks import Capabilities, WritePath
 from fencepost.sinks.auditing import Columns, LandedRows
 from fencepost.sinks.iceberg import audited, catalog
+from fencepost.sinks.iceberg.demo import DEMO
 from fencepost.sinks.iceberg.options import IcebergOptions
 from fencepost.sinks.iceberg.schema import fitted, in_table, require_partitions, types_of
 from fencepost.sinks.iceberg.table import IcebergTarget
@@ -32,6 +33,7 @@ class IcebergKind:
         "iceberg", frozenset({WritePath.WHOLE}), atomic=True, engines=frozenset({"spark"}), why_engines=WHY
     )
     options = IcebergOptions
+    demo = DEMO
 
     def settings(self, _job: SinkJob) -> Mapping[str, str]:
         return {"iceberg commit": "one attempt, against the metadata that was compared"}
@@ -60,7 +62,7 @@ class IcebergKind:
     # -- what only some can do
 
     def needs(self, job: SinkJob) -> SparkNeeds:
-        return SparkNeeds(("iceberg-spark",), catalog.spark_settings(job.options, job.spark))
+        return SparkNeeds(catalog.jars_for(job.options), catalog.spark_settings(job.options, job.spark))
 
     @contextmanager
     def frames(self, target: IcebergTarget, spark: SparkSession) -> Iterator[LakeStore]:

@@ -5,7 +5,7 @@ It makes the commits: pyiceberg's own commit is repeated against whatever the ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,15 +20,23 @@ from fencepost.machine.java import find
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from fencepost.machine.ivy import Configuration
+
 _SMALL = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=ERROR"]
 
 
 class Library:
     """Opened when it is first needed."""
 
-    def __init__(self, catalog: str, settings: Mapping[str, str], session: SparkSession | None = None) -> None:
-        """`settings`: of the catalog, in Iceberg's words."""
-        self._name, self._settings = catalog, settings
+    def __init__(
+        self,
+        catalog: str,
+        settings: Mapping[str, str],
+        jars: Sequence[Configuration],
+        session: SparkSession | None = None,
+    ) -> None:
+        """`settings`: of the catalog, in Iceberg's words. `jars`: of a JVM that is started for it."""
+        self._name, self._settings, self._jars = catalog, settings, jars
         self._session = session
         self._gateway: JavaGateway | None = None
         self._catalog: Any = None
@@ -55,7 +63,7 @@ class Library:
         if self._session is not None:
             return self._session.sparkContext._jvm
         if self._gateway is None:
-            self._gateway = _small_jvm()
+            self._gateway = _small_jvm(self._jars)
         return self._gateway.jvm
 
     def table_cache(self) -> Any:
@@ -88,12 +96,12 @@ class Library:
         return self._catalog
 
 
-def _small_jvm() -> JavaGateway:
+def _small_jvm(configurations: Sequence[Configuration]) -> JavaGateway:
     """It ends with this process: it reads a pipe of ours. Who connects needs a token that only we were told."""
     spark = find_spec("pyspark")
     if spark is None or spark.origin is None:
         raise Usage("pyspark is not installed", "pip install 'fencepost[iceberg]'")
-    jars = [*map(str, fetch("spark", "iceberg-spark")), str(Path(spark.origin).parent / "jars" / "*")]
+    jars = [*map(str, fetch("spark", *configurations)), str(Path(spark.origin).parent / "jars" / "*")]
     try:
         port, token = launch_gateway(
             classpath=":".join(jars),

@@ -78,7 +78,8 @@ class IcebergTable:
 
     def __init__(self, target: IcebergTarget, session: SparkSession | None = None) -> None:
         self._target = target
-        self._library = Library(target.options.catalog, catalog.library_settings(target.options, target.spark), session)
+        settings = catalog.library_settings(target.options, target.spark)
+        self._library = Library(target.options.catalog, settings, catalog.jars_for(target.options), session)
 
     @property
     def name(self) -> str:
