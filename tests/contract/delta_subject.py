@@ -24,17 +24,17 @@ class CountsFrames(DeltaStore):
     """Spark's own failure as the contract has it: in a pipeline the engine does that."""
 
     def write(self, batch: Batch[Any]) -> Landed:
-        with _cut():
+        with cut_short():
             return super().write(batch)
 
     @contextmanager
     def transaction(self, batch: Batch[Any]) -> Iterator[DeltaTransaction]:
-        with _cut(), super().transaction(batch) as transaction:
+        with cut_short(), super().transaction(batch) as transaction:
             yield transaction
 
 
 @contextmanager
-def _cut() -> Iterator[None]:
+def cut_short() -> Iterator[None]:
     from fencepost.engines.spark.failures import SparkFailure
 
     try:

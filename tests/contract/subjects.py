@@ -10,6 +10,7 @@ import pytest
 from contract.delta_subject import InDelta
 from contract.kafka_subject import InKafka
 from contract.lake_subject import InLakeMemory
+from contract.parquet_subject import InParquet
 from contract.postgres_subject import InPostgres
 from fencepost.delivery import AtomicSink, Ledger, Sink
 from fencepost.errors import InputCut
@@ -64,6 +65,11 @@ def _delta(request: pytest.FixtureRequest, mode: Mode) -> InDelta:
     return InDelta(request.getfixturevalue("tmp_path"), request.getfixturevalue("delta_spark"), mode)
 
 
+def _parquet(request: pytest.FixtureRequest, spark: bool) -> InParquet:
+    servers, folder = request.getfixturevalue("stack").bootstrap_servers, request.getfixturevalue("tmp_path")
+    return InParquet(servers, folder, request, request.getfixturevalue("delta_spark") if spark else None)
+
+
 Maker = Callable[[pytest.FixtureRequest], Any]
 
 ATOMIC_SINKS: dict[str, Maker] = {
@@ -81,11 +87,18 @@ ATOMIC_SINKS: dict[str, Maker] = {
 }
 SINKS: dict[str, Maker] = {
     "memory": lambda _: InMemorySink(),
+    "parquet": lambda request: _parquet(request, spark=True),
     **{f"{k}-store": v for k, v in ATOMIC_SINKS.items()},
+}
+# that a pipeline file can name; those that are not atomic keep their positions elsewhere
+STORES: dict[str, Maker] = {
+    **{name: maker for name, maker in ATOMIC_SINKS.items() if name != "memory"},
+    "parquet": lambda request: _parquet(request, spark=False),
 }
 _SAME_LEDGER = {"delta-upsert", "delta-dedupe"}  # as "delta": how rows are written is no matter to it
 LEDGERS: dict[str, Maker] = {
     "memory": lambda _: InMemoryLedger(),
+    "parquet": STORES["parquet"],
     **{f"{k}-store": v for k, v in ATOMIC_SINKS.items() if k not in _SAME_LEDGER},
 }
 

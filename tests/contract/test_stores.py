@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from contract.subjects import ATOMIC_SINKS, params
+from contract.subjects import STORES, params
 from fencepost.testing import StoreSubject, StoreSuite
 
 
 class TestStores(StoreSuite):
-    @pytest.fixture(params=params(name for name in ATOMIC_SINKS if name != "memory"))
+    @pytest.fixture(params=params(STORES))
     def subject(self, request: pytest.FixtureRequest) -> StoreSubject:
-        made: StoreSubject = ATOMIC_SINKS[request.param](request)
+        made: StoreSubject = STORES[request.param](request)
         return made

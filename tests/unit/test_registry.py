@@ -61,7 +61,7 @@ def refusal(name: str) -> str:
 
 
 def test_a_name_that_nobody_registered() -> None:
-    assert refusal("paper") == "there is no sink 'paper': one of postgres, kafka, delta, iceberg"
+    assert refusal("paper") == "there is no sink 'paper': one of postgres, kafka, delta, iceberg, parquet"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_kind_that_does_not_load_is_told_in_one_line(
     assert told.startswith("sink 'paper' does not load: ")
     assert why in told
     assert told.endswith("repair or uninstall paper_sink")
-    assert registry.names() == ["postgres", "kafka", "delta", "iceberg", "paper"]
+    assert registry.names() == ["postgres", "kafka", "delta", "iceberg", "parquet", "paper"]
 
 
 def test_a_package_that_does_not_load_is_nobodys_trouble_who_does_not_use_it(packages: Packages) -> None:

@@ -223,10 +223,20 @@ def test_the_template_is_a_pipeline_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sink", "problem"),
     [
-        ("{format: sqlite, options: {table: t}}", "sink.format: one of postgres, kafka, delta, iceberg, not 'sqlite'"),
+        (
+            "{format: sqlite, options: {table: t}}",
+            "sink.format: one of postgres, kafka, delta, iceberg, parquet, not 'sqlite'",
+        ),
+        (
+            "{format: csv, options: {path: /lake}}",
+            (
+                "sink.format: one of postgres, kafka, delta, iceberg, parquet "
+                "(of plain files, Parquet keeps every value as it is), not 'csv'"
+            ),
+        ),
         (
             "{format: 'postgres ', options: {table: t}}",
-            "sink.format: one of postgres, kafka, delta, iceberg, not 'postgres '",
+            "sink.format: one of postgres, kafka, delta, iceberg, parquet, not 'postgres '",
         ),
         ("{format: postgres, options: 3}", "sink.options: must hold keys and values"),
         ("postgres", "sink: must hold keys and values"),

@@ -34,6 +34,7 @@ class Capabilities:
     why_engines: str = ""  # why not another one
     records: bool = False  # takes records with key, value and headers, and nested values; else columns of flat types
     group_ledger: bool = False  # its positions are a consumer group's offsets: there is nothing to mirror
+    instead: str = "choose a sink that stores positions"  # of one that is not atomic, where exactly-once is wanted
 
 
 def sink_findings(sink: Capabilities) -> Iterator[Finding]:
@@ -49,7 +50,7 @@ def sink_findings(sink: Capabilities) -> Iterator[Finding]:
         yield Finding(
             Hop.SINK,
             f"sink {sink.name!r} cannot store the position together with the rows",
-            "choose a sink that stores positions",
+            sink.instead,
             MAY_REPEAT,
         )
 

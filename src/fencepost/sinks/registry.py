@@ -22,13 +22,21 @@ _OURS = {
     "kafka": "fencepost.sinks.kafka.kind:KIND",
     "delta": "fencepost.sinks.delta.kind:KIND",
     "iceberg": "fencepost.sinks.iceberg.kind:KIND",
+    "parquet": "fencepost.sinks.parquet.kind:KIND",
 }
+_PLAIN_FILES = {"avro", "csv", "json", "orc", "text", "xml"}  # of Spark's formats
 _NEEDED = ("capabilities", "options", "settings", "columns", "fit", "prepare", "ledger")
 
 
 def names() -> list[str]:
     """What `sink.format` may be; ours come first. Loads none of them."""
     return [*_OURS, *sorted(_others().keys() - _OURS.keys())]
+
+
+def instead_of(name: str) -> str:
+    """What there is, for somebody who named what there is not."""
+    known = f"one of {', '.join(names())}"
+    return f"{known} (of plain files, Parquet keeps every value as it is)" if name in _PLAIN_FILES else known
 
 
 @cache
@@ -45,7 +53,7 @@ def kind(name: str) -> SinkKind:
         module, _, attribute = _OURS[name].partition(":")
         return cast(SinkKind, getattr(import_module(module), attribute))
     if not points:
-        raise Usage(f"there is no sink {name!r}", f"one of {', '.join(names())}")
+        raise Usage(f"there is no sink {name!r}", instead_of(name))
     return _loaded(points[0])
 
 

@@ -136,7 +136,7 @@ class TransformSpec(_Part):
 
 def _registered(format_: str) -> str:
     if format_ not in registry.names():
-        raise PydanticCustomError("format", f"one of {', '.join(registry.names())}")
+        raise PydanticCustomError("format", registry.instead_of(format_))
     return format_
 
 

@@ -20,6 +20,7 @@ from fencepost.rules.producer import Acks, required_producer_settings
 from fencepost.rules.sinks import Capabilities, WritePath
 from fencepost.sinks.auditing import Columns, LandedRecords
 from fencepost.sinks.handlers import Output
+from fencepost.sinks.kafka.demo import DEMO
 from fencepost.sinks.kafka.last_records import COLUMNS, last_records
 from fencepost.sinks.kafka.options import KafkaOptions
 from fencepost.sinks.kafka.outputs import ORIGIN, Record, kept_time, require_types
@@ -69,6 +70,7 @@ class KafkaKind:
         group_ledger=True,
     )
     options = KafkaOptions
+    demo = DEMO
 
     def settings(self, _job: SinkJob) -> Mapping[str, str]:
         required = required_producer_settings(Guarantee.EXACTLY_ONCE, Acks.QUORUM)
@@ -127,9 +129,14 @@ class KafkaKind:
             return _settings(job).within(limits(cluster))
 
     def expires_after(self, job: SinkJob) -> float:
-        with Cluster(job.kafka) as cluster:
-            known = limits(cluster)
-        return 60.0 * (known.offsets_minutes if known else OFFSETS_MINUTES)
+        return expires_after(job.kafka)
+
+
+def expires_after(kafka: Mapping[str, str]) -> float:
+    """Seconds for which a group's offsets are kept."""
+    with Cluster(kafka) as cluster:
+        known = limits(cluster)
+    return 60.0 * (known.offsets_minutes if known else OFFSETS_MINUTES)
 
 
 def _settings(job: SinkJob) -> KafkaSettings:

@@ -117,7 +117,7 @@ class KafkaStore:
             takeover.require_ours(group.name, held)
             fence.require_same_topics(pipeline, held, topic_ids)
             if not held and not any(one.owner for one in self.stored(pipeline).values()):  # of no topic at all
-                takeover.require_empty_targets(self.settings.kafka, pipeline, self.settings.topics)
+                self._require_empty(pipeline)
             epoch = fence.newest_epoch(held) + 1
             return {
                 at: takeover.owned(held.get(at), offset, run, epoch, topic_ids.get(at.topic))
@@ -171,6 +171,10 @@ class KafkaStore:
 
         self._claim(pipeline, concerned, moved, forgotten=concerned - positions.keys() - stay.keys())
         self.release(concerned)
+
+    def _require_empty(self, pipeline: str) -> None:
+        """Raises PositionLost where the targets hold something of which no position is stored."""
+        takeover.require_empty_targets(self.settings.kafka, pipeline, self.settings.topics)
 
     # -- its clients
 
