@@ -53,8 +53,6 @@ class TableInMemory:
         self._kept.rows += rows or []
         self._kept.documents[pipeline] = after.to_json()
 
-    def discard(self, rows: list[int]) -> None: ...
-
     def close(self) -> None: ...
 
 

@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from fencepost.errors import Usage
 from fencepost.local import Stack
+from fencepost.machine import process
 from fencepost.model import TopicPartition
 from fencepost.sinks.iceberg import catalog
 from fencepost.sinks.iceberg.options import IcebergOptions
@@ -29,9 +30,9 @@ def options(stack: Stack, tmp_path: Path) -> IcebergOptions:
 def made(options: IcebergOptions) -> None:
     """A table, by pyiceberg: as a run of Spark's would."""
     catalog.make(options)
-    there = catalog._catalog(options, {})
-    there.create_namespace("db")
-    there.create_table(options.table, schema=pa.schema([("id", pa.int64())]))
+    with closing(catalog._in_postgres(options)) as there:
+        there.create_namespace("db")
+        there.create_table(options.table, schema=pa.schema([("id", pa.int64())]))
 
 
 def schemas(stack: Stack, name: str) -> list[tuple[str]]:
@@ -66,3 +67,24 @@ def test_a_role_that_may_make_no_schema_uses_one_that_is_there(stack: Stack, opt
 def test_positions_of_a_table_that_is_not_there_cannot_be_set(options: IcebergOptions) -> None:
     with closing(IcebergTarget(options, {}).open()) as store, pytest.raises(Usage, match="there is no table"):
         store.set_positions("p", {TopicPartition("o", 0): 5}, {})
+
+
+def test_a_store_keeps_one_connection_and_closes_it(stack: Stack, options: IcebergOptions) -> None:
+    """The watch over a run asks every few seconds."""
+    made(options)
+    before = connections(stack)
+    with closing(IcebergTarget(options, {}).open()) as store:
+        for _ in range(5):
+            store.stored("p")
+        assert connections(stack) == before + 1
+    assert process.until(lambda: connections(stack) == before, 10.0)
+
+
+def connections(stack: Stack) -> int:
+    """Sessions of the tests' role besides this one, whatever they call themselves."""
+    with closing(psycopg.connect(stack.dsn, autocommit=True)) as connection:
+        found = connection.execute(
+            "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid()"
+        ).fetchone()
+    assert found is not None
+    return int(found[0])

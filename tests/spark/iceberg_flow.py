@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,20 @@ class IcebergFlow(Flow):
         return KIND.ledger(self.job)
 
     def positions(self) -> dict[int, int]:
-        return {at.partition: position for at, position in self.store().positions(self.name).items()}
+        with closing(self.store()) as store:
+            return {at.partition: position for at, position in store.positions(self.name).items()}
 
     def stored(self) -> list[Any]:
-        held = sorted(
-            (*at, one.position, one.owner, one.topic_id) for at, one in self.store().stored(self.name).items()
-        )
+        with closing(self.store()) as store:
+            held = sorted((*at, one.position, one.owner, one.topic_id) for at, one in store.stored(self.name).items())
         return [*held, sorted(self.landed())]
+
+    def connections(self) -> int:
+        """To the catalog."""
+        ((number,),) = self.sql(
+            "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE application_name = %s", catalog.APPLICATION
+        )
+        return int(number)
 
     def data_files(self) -> list[Path]:
         """Everything that was written, committed or not."""

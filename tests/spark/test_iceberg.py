@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -10,10 +12,11 @@ import pytest
 
 from fencepost.admin.plan import plan_pipeline
 from fencepost.admin.status import pipeline_status
+from fencepost.delivery import Observer
 from fencepost.errors import Fenced, PositionLost, Usage
 from fencepost.lab.crash import visits
 from fencepost.local import Stack
-from fencepost.model import TopicPartition
+from fencepost.model import Step, TopicPartition
 from fencepost.spec import load
 from spark.drivers import pipeline_process
 from spark.faults import StopOn
@@ -30,6 +33,11 @@ def lake(stack: Stack, tmp_path: Path) -> IcebergFlow:
     return IcebergFlow(stack, tmp_path)
 
 
+def at(step: Step, look: Callable[[], object]) -> Observer:
+    """An observer that looks each time."""
+    return lambda seen, _batch: look() and None if seen is step else None
+
+
 def test_records_land_once_with_their_places_and_positions_can_be_set(lake: IcebergFlow) -> None:
     lake.produce(range(100))
     with pytest.raises(Usage, match="cannot store dead letters") as refused:
@@ -42,8 +50,10 @@ def test_records_land_once_with_their_places_and_positions_can_be_set(lake: Iceb
         "long",
         "long",
     )
-    assert lake.run().rows == 100
+    open_ = Counter[int]()
+    assert lake.run(at(Step.DELIVERED, lambda: open_.update([lake.connections()])), batch={"records": 20}).rows == 100
     lake.assert_exact(100)
+    assert (open_.total(), len(open_)) == (5, 1)  # no batch leaves a connection behind
     lake.produce(range(100, 150))
     assert lake.run().rows == 50
     lake.assert_exact(150)
@@ -141,6 +151,10 @@ def test_foreign_commits_compaction_and_expiry_do_not_disturb_it_and_a_rollback_
         store.set_positions(lake.name, {TopicPartition(lake.name, 0): 100, TopicPartition(lake.name, 1): 100}, {})
     assert lake.run().rows == 50
     assert sorted(lake.landed()) == [-1, *range(250)]
+
+    lake.maintain("CREATE OR REPLACE TABLE {table} (id long) USING iceberg")
+    with pytest.raises(PositionLost, match="replaced"):
+        lake.run()
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from fencepost.errors import Usage
 from fencepost.sinks.iceberg import catalog
+from fencepost.sinks.iceberg.audited import _last
 from fencepost.sinks.iceberg.options import IcebergOptions
 from fencepost.sinks.iceberg.schema import in_table, require_partitions, types_of
+from fencepost.sinks.iceberg.table import _holds_rows, _is_kept
 
 
 def declared(**options: str) -> IcebergOptions:
@@ -95,3 +100,51 @@ def test_a_name_that_iceberg_has_for_itself_is_refused(name: str) -> None:
 def test_where_a_row_came_from_has_a_name_of_its_own() -> None:
     rows = pa.schema([("_topic", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64())])
     assert list(types_of(in_table(rows))) == ["_topic", "_kafka_partition", "_offset"]
+
+
+class History:
+    """What is left of a table's snapshots: each with its parent, in the order of their commits."""
+
+    def __init__(self, head: int | None, **parents: int | None) -> None:
+        self._head = head
+        self._snapshots = {
+            int(name[1:]): Snapshot(
+                snapshot_id=int(name[1:]), parent_snapshot_id=parent, sequence_number=int(name[1:]), manifest_list="m"
+            )
+            for name, parent in parents.items()
+        }
+
+    def snapshot_by_id(self, number: int) -> Snapshot | None:
+        return self._snapshots.get(number)
+
+    def current_snapshot(self) -> Snapshot | None:
+        return self._snapshots[self._head] if self._head else None
+
+
+@pytest.mark.parametrize(
+    ("history", "kept"),
+    [
+        (History(2, s1=None, s2=1), True),
+        (History(3, s1=None, s2=1, s3=2), True),
+        (History(4, s4=3), True),  # the others have expired
+        (History(1, s1=None, s2=1), False),  # rolled back
+        (History(3, s1=None, s2=1, s3=None), False),  # CREATE OR REPLACE TABLE ... AS SELECT
+        (History(None, s1=None, s2=1), False),  # CREATE OR REPLACE TABLE
+    ],
+)
+def test_the_positions_stand_for_the_rows_only_where_the_table_comes_of_their_commit(history: Any, kept: bool) -> None:
+    assert _is_kept(history, 2) is kept
+
+
+@pytest.mark.parametrize(
+    ("summary", "rows"), [({"total-records": "0"}, False), ({"total-records": "7"}, True), ({}, True)]
+)
+def test_a_table_whose_rows_nobody_counted_may_hold_some(summary: dict[str, str], rows: bool) -> None:
+    head = Snapshot(snapshot_id=1, manifest_list="m", summary=Summary(Operation.APPEND, **summary))
+    assert _holds_rows(head) is rows
+    assert _holds_rows(Snapshot(snapshot_id=1, manifest_list="m"))
+
+
+def test_of_a_file_only_the_last_rows_are_taken() -> None:
+    assert _last(pa.table({"a": range(1_000), "b": range(1_000)}), 2) == [(998, 998), (999, 999)]
+    assert _last(pa.table({"a": [1]}), 5) == [(1,)]

@@ -64,9 +64,13 @@ def last_rows(job: SinkJob, most: int) -> tuple[list[str], list[tuple[Any, ...]]
         for task in tasks:
             if len(found) >= most:
                 break
-            part = _rows_of(table, task)
-            found = [*(tuple(row[name] for name in names) for row in part.to_pylist()), *found]
-    return names, found[-most:]
+            found = [*_last(_rows_of(table, task).select(names), most - len(found)), *found]
+    return names, found
+
+
+def _last(rows: pa.Table, most: int) -> list[tuple[Any, ...]]:
+    """A file may hold millions: only these become Python's."""
+    return [tuple(row.values()) for row in rows.slice(max(rows.num_rows - most, 0)).to_pylist()]
 
 
 def _rows_of(table: Table, task: Any) -> pa.Table:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+APPLICATION = "fencepost-catalog"  # in pg_stat_activity
 _READ_ALIKE = {"rest", "hive", "glue"}  # pyiceberg takes Iceberg's own names of their settings
 
 
@@ -58,7 +59,7 @@ def library_settings(options: IcebergOptions, spark: Mapping[str, str]) -> dict[
         return {name: value for name, value in _require_declared(options, spark).items() if name != "class"}
     url, properties = jdbc(_dsn(options))
     connection = {name: value for name, value in properties.items() if name != "driver"}
-    connection |= {"ApplicationName": "fencepost-catalog", "currentSchema": _schema(options)}
+    connection |= {"ApplicationName": APPLICATION, "currentSchema": _schema(options)}
     return {
         "type": "jdbc",
         "uri": url,
@@ -89,27 +90,46 @@ def make(options: IcebergOptions) -> None:
         if not _has(connection, "pg_catalog.to_regnamespace", _schema(options)):
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(options.catalog)))
     with answering(options):
-        _in_postgres(options, init_catalog_tables="true")
+        _in_postgres(options, init_catalog_tables="true").close()
+
+
+class Reader:
+    """The tables of a catalog as they are now, for reading. Its connections are kept until it is closed."""
+
+    def __init__(self, options: IcebergOptions, spark: Mapping[str, str]) -> None:
+        self._options, self._spark = options, spark
+        self._opened: Catalog | None = None
+
+    def table(self, name: str | None = None) -> Table | None:
+        """The sink's own, or another one; None where there is none. Raises Unreachable. Nothing is made."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        with answering(self._options):
+            if self._opened is None:
+                self._opened = _catalog(self._options, self._spark)
+            try:
+                return self._opened.load_table(name or self._options.table) if self._opened else None
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return None
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+        self._opened = None
 
 
 def load(options: IcebergOptions, spark: Mapping[str, str]) -> Table | None:
-    """The table as it is now, for reading; None where there is none. Raises Unreachable. Nothing is made."""
-    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-
-    if options.warehouse is not None and not _is_made(options):
-        return None
-    with answering(options):
-        try:
-            return _catalog(options, spark).load_table(options.table)
-        except (NoSuchTableError, NoSuchNamespaceError):
-            return None
+    """The table as it is now, for who looks once."""
+    with closing(Reader(options, spark)) as reader:
+        return reader.table()
 
 
-def _catalog(options: IcebergOptions, spark: Mapping[str, str]) -> Catalog:
+def _catalog(options: IcebergOptions, spark: Mapping[str, str]) -> Catalog | None:
+    """None where a catalog in PostgreSQL was not made yet."""
     from pyiceberg.catalog import load_catalog
 
     if options.warehouse is not None:
-        return _in_postgres(options, init_catalog_tables="false")
+        return _in_postgres(options, init_catalog_tables="false") if _is_made(options) else None
     declared = _require_declared(options, spark)
     if declared["type"] not in _READ_ALIKE:
         raise Usage(
@@ -123,7 +143,7 @@ def _catalog(options: IcebergOptions, spark: Mapping[str, str]) -> Catalog:
 def _in_postgres(options: IcebergOptions, **settings: str) -> Catalog:
     from pyiceberg.catalog.sql import SqlCatalog
 
-    settings |= {"warehouse": str(options.warehouse), "schema_version": "v1"}
+    settings |= {"warehouse": str(options.warehouse), "schema_version": "v1", "pool_pre_ping": "true"}
     if region := os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION")):
         settings["s3.region"] = region  # else it asks Amazon for the bucket's
     return SqlCatalog(options.catalog, uri=_sqlalchemy(options), **settings)
@@ -151,7 +171,7 @@ def _sqlalchemy(options: IcebergOptions) -> str:
     where = url.removeprefix("jdbc:postgresql://")
     user, password = quote(properties["user"], safe=""), quote(properties["password"], safe="")
     path = quote(f"-csearch_path={_schema(options)}", safe="")
-    return f"postgresql+psycopg://{user}:{password}@{where}?options={path}"
+    return f"postgresql+psycopg://{user}:{password}@{where}?options={path}&application_name={APPLICATION}"
 
 
 def _is_made(options: IcebergOptions) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -66,7 +66,8 @@ class IcebergKind:
 
     @contextmanager
     def frames(self, target: IcebergTarget, spark: SparkSession) -> Iterator[LakeStore]:
-        yield target.open(spark)
+        with closing(target.open(spark)) as store:
+            yield store
 
     def files(self, _job: SinkJob, an_hour: int) -> str:
         return (

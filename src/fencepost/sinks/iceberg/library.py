@@ -6,6 +6,7 @@ It makes the commits: pyiceberg's own commit is repeated against whatever the ta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, JavaMember, launch_gateway
 from py4j.protocol import STATIC_PREFIX, Py4JError, Py4JJavaError
 
-from fencepost.errors import Unreachable, Usage
+from fencepost.errors import FencepostError, Unreachable, Usage
 from fencepost.machine.jars import fetch
 from fencepost.machine.java import find
 
@@ -74,8 +75,9 @@ class Library:
         )()
 
     def close(self) -> None:
-        if self._catalog is not None and hasattr(self._catalog, "close"):
-            self._catalog.close()
+        if self._catalog is not None:
+            with suppress(Py4JError):  # of a JVM that is gone, or a catalog without connections
+                self._catalog.close()
         self._catalog = None
         if self._gateway is not None:
             self._gateway.shutdown()
@@ -119,5 +121,8 @@ def is_a(error: Py4JJavaError, *names: str) -> bool:
     return str(error.java_exception.getClass().getSimpleName()) in names
 
 
-def said(error: Py4JJavaError) -> str:
-    return str(error.java_exception.getClass().getSimpleName())
+def said(error: Exception) -> str:
+    """By its kind: what Java says may be pages."""
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.getClass().getSimpleName())
+    return str(error) if isinstance(error, FencepostError) else type(error).__name__

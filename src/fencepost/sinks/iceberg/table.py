@@ -7,15 +7,15 @@ would make it against any later one; so it is not used, and who comes late is to
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from fencepost.errors import Unknown, Usage
+from fencepost.errors import FencepostError, Unknown, Unreachable, Usage
 from fencepost.model import Landed
 from fencepost.sinks.iceberg import catalog
 from fencepost.sinks.iceberg.library import Library, is_a, said
@@ -26,9 +26,11 @@ from fencepost.sinks.lake.store import LakeStore, Outrun
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import DataFrame, SparkSession
 
 TRIES = 50  # against others that commit to the same table
+COMMIT = "fencepost.commit"  # in a snapshot's summary
 STALE = "it was rolled back to before the last commit of the pipeline, or its rows were replaced"
 
 
@@ -78,6 +80,7 @@ class IcebergTable:
 
     def __init__(self, target: IcebergTarget, session: SparkSession | None = None) -> None:
         self._target = target
+        self._reader = catalog.Reader(target.options, target.spark)
         settings = catalog.library_settings(target.options, target.spark)
         self._library = Library(target.options.catalog, settings, catalog.jars_for(target.options), session)
 
@@ -86,7 +89,7 @@ class IcebergTable:
         return self._target.options.name
 
     def document(self, pipeline: str) -> Document | None:
-        table = self._read()
+        table = self._reader.table()
         text = table.properties.get(document_property(pipeline)) if table else None
         if table is None or text is None:
             return None
@@ -94,9 +97,9 @@ class IcebergTable:
         return replace(Document.from_json(text), stale="" if _is_kept(table, snapshot) else STALE)
 
     def holds_rows(self) -> bool:
-        table = self._read()
+        table = self._reader.table()
         head = table.current_snapshot() if table else None
-        return head is not None and head.summary is not None and head.summary["total-records"] != "0"
+        return head is not None and _holds_rows(head)
 
     def prepare(self, rows: DataFrame | None) -> tuple[Landed, DataFiles | None]:
         """By the table's own writer, in Spark's tasks: files that nobody's table has yet."""
@@ -116,33 +119,30 @@ class IcebergTable:
 
     def commit(self, pipeline: str, before: Document | None, after: Document, rows: DataFiles | None) -> None:
         """Others may commit to the table all the time; only a commit of this pipeline is in the way."""
-        if before is None and self._read() is None:
+        if before is None and self._reader.table() is None:
             raise Usage(f"there is no table {self.name!r}", "the first `fencepost run` makes it")
-        text = after.to_json()
+        tried: Any = None  # the metadata against which a commit failed, or seemed to
         for _ in range(TRIES):
-            table = self._library.table(self._target.options.table)
-            transaction = table.newTransaction()
-            base = transaction.startMetadata()
-            newest = _document(base, pipeline)
-            if newest is not None and newest.commit == after.commit:
-                return  # the answer to an earlier try was lost, or wrong
-            if (newest and newest.commit) != (before and before.commit):
-                raise Outrun
-            snapshot = _append(transaction, rows.files if rows else (), pipeline, after)
-            properties = transaction.updateProperties()
-            properties.set(document_property(pipeline), text).set(snapshot_property(pipeline), str(snapshot)).commit()
-            if self._published(table, base, transaction.currentMetadata()):
+            with self._answered(tried is not None):
+                table = self._library.table(self._target.options.table)
+                transaction = table.newTransaction()
+                base = transaction.startMetadata()
+                newest = _document(base, pipeline)
+                if newest is not None and newest.commit == after.commit:
+                    return
+                if (newest and newest.commit) != (before and before.commit):
+                    if tried is not None and _has_landed(base, after, tried):
+                        return
+                    raise Outrun
+                _append(transaction, rows.files if rows else (), pipeline, after)
+                changed = transaction.currentMetadata()
+            if self._published(table, base, changed):
                 return
+            tried = tried or base
         raise Unknown(f"table {self.name!r}: others commit all the time")
 
-    def discard(self, rows: DataFiles) -> None:
-        """Files that no table will ever have: only for who knows that nothing was committed."""
-        files = self._library.table(self._target.options.table).io()
-        for file in rows.files:
-            with suppress(Py4JError):  # they cost space, and nothing else
-                files.deleteFile(file.location())
-
     def close(self) -> None:
+        self._reader.close()
         self._library.close()
 
     # -- its clients
@@ -151,30 +151,66 @@ class IcebergTable:
         """One attempt. False: the table is not what it was, or the catalog says so; the newest document decides."""
         try:
             table.operations().commit(base, changed)
-        except Py4JJavaError as error:
-            if is_a(error, "CommitFailedException"):
+        except (Py4JError, OSError) as error:
+            if isinstance(error, Py4JJavaError) and is_a(error, "CommitFailedException"):
                 return False
             raise Unknown(f"table {self.name!r}: no answer to a commit: {said(error)}") from error
         return True
 
-    def _read(self) -> Table | None:
-        return catalog.load(self._target.options, self._target.spark)
+    @contextmanager
+    def _answered(self, tried: bool) -> Iterator[None]:
+        """What is asked before a commit. After the first one nobody knows what it did until the table says so."""
+        try:
+            yield
+        except (Py4JError, OSError, FencepostError) as error:
+            if tried:
+                raise Unknown(f"table {self.name!r}: a commit failed, or seemed to, and then {said(error)}") from error
+            if isinstance(error, FencepostError):
+                raise
+            raise Unreachable(f"table {self.name!r} cannot be written: {said(error)}") from error
 
 
-def _append(transaction: Any, files: Sequence[Any], pipeline: str, after: Document) -> int:
-    """A snapshot, with or without files: every commit of ours moves the table's main branch."""
+def _append(transaction: Any, files: Sequence[Any], pipeline: str, after: Document) -> None:
+    """A snapshot, with or without files, and the document: every commit of ours moves the table's main branch."""
     append = transaction.newFastAppend()
     for file in files:
         append.appendFile(file)
     append.set("fencepost.pipeline", pipeline)
-    append.set("fencepost.commit", str(after.commit))
+    append.set(COMMIT, str(after.commit))
     append.commit()
-    return int(transaction.table().currentSnapshot().snapshotId())
+    snapshot = int(transaction.table().currentSnapshot().snapshotId())
+    properties = transaction.updateProperties()
+    properties.set(document_property(pipeline), after.to_json()).set(snapshot_property(pipeline), str(snapshot))
+    properties.commit()
+
+
+def _has_landed(metadata: Any, document: Document, base: Any) -> bool:
+    """Is this commit among those that the table's state comes of, down to that metadata?
+
+    Raises Unknown where snapshots in between are gone.
+    """
+    first, at = base.currentSnapshot(), metadata.currentSnapshot()
+    while at is not None:
+        if first is not None and at.snapshotId() == first.snapshotId():
+            return False
+        if at.summary().get(COMMIT) == str(document.commit):
+            return True
+        if (parent := at.parentId()) is None:
+            if first is None:
+                return False
+            break
+        at = metadata.snapshot(parent)
+    raise Unknown("the snapshots that would tell have expired")
 
 
 def _document(metadata: Any, pipeline: str) -> Document | None:
     text = metadata.properties().get(document_property(pipeline))
     return Document.from_json(text) if text is not None else None
+
+
+def _holds_rows(head: Snapshot) -> bool:
+    """Not every writer counts them: without a count there may be some."""
+    return head.summary is None or head.summary["total-records"] != "0"
 
 
 def _is_kept(table: Table, snapshot: int) -> bool:
@@ -183,6 +219,8 @@ def _is_kept(table: Table, snapshot: int) -> bool:
     Snapshots in between may have expired: then the line of ancestors ends early, and nothing speaks against it.
     """
     ours, at = table.snapshot_by_id(snapshot), table.current_snapshot()
+    if at is None:
+        return False  # the table was replaced, and is empty since
     while at is not None and at.snapshot_id != snapshot:
         older = ours is not None and (at.sequence_number or 0) < (ours.sequence_number or 0)
         if older or at.parent_snapshot_id is None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from fencepost import fence
-from fencepost.errors import FencepostError, PositionLost, Unknown, Unreachable
+from fencepost.errors import PositionLost, Unknown, Unreachable
 from fencepost.fence import Stored
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.sinks import changes
@@ -43,16 +43,17 @@ class LakeTable(Protocol):
     def holds_rows(self) -> bool: ...
 
     def prepare(self, rows: Any) -> tuple[Landed, Any]:
-        """What can be done before the commit, and what of the rows goes into it. Nothing is visible yet."""
+        """What can be done before the commit, and what of the rows goes into it. Nothing is visible yet.
+
+        What is prepared and never committed may leave files behind, which no table has: nobody can tell at once that
+        no commit has them, so they stay until the table is cleaned up.
+        """
 
     def commit(self, pipeline: str, before: Document | None, after: Document, rows: Any | None) -> None:
         """Rows and document become visible in one step, if `before` is the newest document still.
 
         Raises Outrun where it is not; Unknown where nobody answers; after any other error nothing is committed.
         """
-
-    def discard(self, rows: Any) -> None:
-        """What was prepared goes into no commit any more."""
 
     def close(self) -> None: ...
 
@@ -175,12 +176,7 @@ class LakeStore:
             before = self.table.document(pipeline)
             if not by_hand:
                 self._require_kept(before)
-            try:
-                stored = change(before.stored if before else {})
-            except FencepostError:
-                if rows is not None:
-                    self.table.discard(rows)
-                raise
+            stored = change(before.stored if before else {})
             number = before.number + 1 if before else 1
             after = Document(number, stored, self._guarantee, spans if rows is not None and spans else {})
             try:

@@ -1,0 +1,194 @@
+"""Commits to an Iceberg table whose answer is lost, or is not true. The library and the catalog are the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+
+from contract.test_iceberg_catalog import made
+from fencepost.delivery import deliver
+from fencepost.errors import Fenced, Unknown, Unreachable
+from fencepost.guarantee import Guarantee
+from fencepost.local import Stack
+from fencepost.model import Batch, Landed, Span
+from fencepost.sinks.iceberg import library
+from fencepost.sinks.iceberg.options import IcebergOptions
+from fencepost.sinks.iceberg.table import DataFiles, IcebergTable, IcebergTarget
+from fencepost.sinks.lake.store import LakeStore
+from fencepost.testing.batches import ORDERS, PIPELINE, owner
+
+
+@pytest.fixture
+def options(stack: Stack, tmp_path: Path) -> IcebergOptions:
+    wanted = {"catalog": f"lake_{uuid4().hex}", "table": "db.t", "warehouse": str(tmp_path), "dsn": stack.dsn}
+    options = IcebergOptions.model_validate(wanted)
+    made(options)
+    return options
+
+
+class Through:
+    """Something of Java's, some of whose methods are replaced."""
+
+    def __init__(self, real: Any, **replaced: Any) -> None:
+        self._real = real
+        self.__dict__.update(replaced)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class Lossy(Through):
+    """Iceberg's library, whose next commit lands and is answered so; in between `after` happens."""
+
+    def __init__(self, table: IcebergTable, answer: Callable[[Any], Exception], after: Callable[[], None]) -> None:
+        super().__init__(table._library)
+        self._answer, self._after, self._lost = answer, after, False
+
+    def table(self, name: str) -> Any:
+        table = self._real.table(name)
+        lossy = Through(table.operations(), commit=partial(self._commit, table))
+        return table if self._lost else Through(table, operations=lambda: lossy)
+
+    def _commit(self, table: Any, base: Any, changed: Any) -> None:
+        table.operations().commit(base, changed)
+        self._lost = True
+        self._after()
+        raise self._answer(self._real.jvm)
+
+
+def said_to_have_failed(jvm: Any) -> Any:
+    """As JdbcClientPool does it: the UPDATE is repeated by itself, and finds nothing to change."""
+    nothing = jvm.java.util.ArrayList().toArray()
+    return Py4JJavaError("lost", jvm.org.apache.iceberg.exceptions.CommitFailedException("lost", nothing))
+
+
+def nobody_knows(jvm: Any) -> Any:
+    why = jvm.java.lang.RuntimeException("lost")
+    return Py4JJavaError("lost", jvm.org.apache.iceberg.exceptions.CommitStateUnknownException(why))
+
+
+def java_is_gone(_jvm: Any) -> Any:
+    return Py4JNetworkError("Answer from Java side is empty")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def java() -> Iterator[None]:
+    """One JVM for all stores: they start one each, and end it."""
+    gateway = library._small_jvm()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(library, "_small_jvm", lambda: Through(gateway, shutdown=lambda: None))
+        yield
+    gateway.shutdown()
+
+
+@pytest.fixture
+def store(options: IcebergOptions) -> Iterator[LakeStore]:
+    with closing(IcebergTarget(options, {}).open()) as store:
+        table: Any = store.table
+        table.prepare = lambda _rows: (Landed(1), _file(table))
+        yield store
+
+
+def _file(table: IcebergTable) -> DataFiles:
+    """A data file of one row that nobody reads."""
+    there = table._library.table("db.t")
+    builder = table._library.jvm.org.apache.iceberg.DataFiles.builder(there.spec())
+    path = f"{there.location()}/data/{uuid4().hex}.parquet"
+    return DataFiles([builder.withPath(path).withFileSizeInBytes(10).withRecordCount(1).build()])
+
+
+def _rows(options: IcebergOptions) -> str:
+    with closing(IcebergTarget(options, {}).open()) as store:
+        return str(store.table._library.table("db.t").currentSnapshot().summary().get("total-records"))  # type: ignore[attr-defined]
+
+
+def _lose(store: LakeStore, answer: Callable[[Any], Exception], after: Callable[[], None] = lambda: None) -> Lossy:
+    table: Any = store.table
+    table._library = lossy = Lossy(table, answer, after)
+    return lossy
+
+
+def _take_over(options: IcebergOptions) -> None:
+    with closing(IcebergTarget(options, {}).open()) as other:
+        owner(other)
+
+
+def _batch(store: LakeStore) -> Batch[Any]:
+    return Batch({ORDERS: Span(0, 1)}, object(), owner(store))
+
+
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+@pytest.mark.parametrize("answer", [said_to_have_failed, nobody_knows, java_is_gone])
+def test_a_commit_that_landed_is_found_whatever_was_answered(
+    store: LakeStore, options: IcebergOptions, guarantee: Guarantee, answer: Callable[[Any], Exception]
+) -> None:
+    batch = _batch(store)
+    _lose(store, answer)
+    assert deliver(guarantee, batch, store, store).rows == 1
+    assert _rows(options) == "1"
+    assert store.positions(PIPELINE) == {ORDERS: 1}
+
+
+def test_at_most_once_rows_that_may_be_there_are_not_put_back(store: LakeStore, options: IcebergOptions) -> None:
+    """The catalog says that the commit failed, and then says nothing any more."""
+    batch = _batch(store)
+    store.advance(batch)
+    table: Any = store.table
+
+    def silent(*_: object) -> None:
+        raise Unreachable("nobody answers")
+
+    def fall_silent() -> None:
+        lossy.__dict__["table"] = table._reader.table = silent
+
+    lossy = _lose(store, said_to_have_failed, fall_silent)
+    with pytest.raises(Unknown):
+        store.write(batch)
+    assert _rows(options) == "1"
+
+
+@pytest.mark.parametrize("answer", [said_to_have_failed, nobody_knows])
+def test_rows_that_landed_before_a_takeover_are_not_written_again(
+    store: LakeStore, options: IcebergOptions, answer: Callable[[Any], Exception]
+) -> None:
+    batch = _batch(store)
+    store.advance(batch)
+    _lose(store, answer, lambda: _take_over(options))
+    if answer is nobody_knows:
+        with pytest.raises(Unknown):
+            store.write(batch)
+    else:
+        assert store.write(batch).rows == 1
+    assert _rows(options) == "1"
+
+
+def test_exactly_once_what_landed_before_a_takeover_stays_and_the_next_batch_is_fenced(
+    store: LakeStore, options: IcebergOptions
+) -> None:
+    batch = _batch(store)
+    _lose(store, said_to_have_failed, lambda: _take_over(options))
+    assert deliver(Guarantee.EXACTLY_ONCE, batch, store, store).rows == 1
+    assert (_rows(options), dict(store.positions(PIPELINE))) == ("1", {ORDERS: 1})
+    with pytest.raises(Fenced):
+        deliver(Guarantee.EXACTLY_ONCE, Batch({ORDERS: Span(1, 2)}, object(), batch.tenure), store, store)
+
+
+def test_a_takeover_that_was_outrun_is_made_after_all(store: LakeStore, options: IcebergOptions) -> None:
+    table: Any = store.table
+    real, others = table._library.table, iter([lambda: _take_over(options)])
+
+    def table_of(name: str) -> Any:
+        found = real(name)
+        transaction = found.newTransaction()
+        next(others, lambda: None)()  # between what is read and what is committed
+        return Through(found, newTransaction=lambda: transaction)
+
+    table._library.table = table_of
+    assert owner(store).epoch == 2
