@@ -81,9 +81,9 @@ def java_is_gone(_jvm: Any) -> Any:
 @pytest.fixture(scope="module", autouse=True)
 def java() -> Iterator[None]:
     """One JVM for all stores: they start one each, and end it."""
-    gateway = library._small_jvm()
+    gateway = library._small_jvm(("iceberg-spark",))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(library, "_small_jvm", lambda: Through(gateway, shutdown=lambda: None))
+        patched.setattr(library, "_small_jvm", lambda _jars: Through(gateway, shutdown=lambda: None))
         yield
     gateway.shutdown()
 

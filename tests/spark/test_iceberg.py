@@ -151,7 +151,8 @@ def test_foreign_commits_compaction_and_expiry_do_not_disturb_it_and_a_rollback_
     assert sorted(lake.landed()) == [-1, *range(250)]
 
     lake.maintain(
-        "CREATE OR REPLACE TABLE {table} (id long, _topic string, _kafka_partition int, _offset long, _n int) USING iceberg"
+        "CREATE OR REPLACE TABLE {table} "
+        "(id long, _topic string, _kafka_partition int, _offset long, _n int) USING iceberg"
     )
     with pytest.raises(PositionLost, match="replaced"):
         lake.run()
