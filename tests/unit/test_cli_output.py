@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fencepost.cli import output
+from fencepost.cli.output import shortened
 from fencepost.machine.printable import visible
 from support.hostile import SURROGATE, TEXTS
 
@@ -107,3 +108,10 @@ def test_json_is_valid_ascii_and_exact(value: Any, read: Any, capsys: pytest.Cap
     assert written.endswith("\n")
     assert written[:-1].isascii()
     assert not STEERS & set(written[:-1])
+
+
+def test_a_long_value_says_that_it_is_cut_and_how_long_it_is() -> None:
+    assert shortened("x" * 900_000) == "x" * 200 + "… (900,000 characters)"
+    assert shortened(b"\x01" * 201) == "\\x" + "01" * 200 + "… (201 bytes)"
+    for whole in ("x" * 200, b"x" * 200, 10**300, None, ["x" * 10]):
+        assert shortened(whole) is whole

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say, shortened
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
 from fencepost.machine.counting import count
 
@@ -41,7 +41,7 @@ def peek(
     most: Annotated[int, typer.Option("--most", "-n", min=1, max=10_000, help="Most rows to show.")] = 10,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Show the last rows of the sink. As JSON: one object per row."""
+    """Show the last rows of the sink. Long values are cut, with their size; as JSON, one object per row, nothing is."""
     from fencepost.sinks.kind import CanBeLookedAt, require_able
 
     pipeline = pipeline_spec(spec)
@@ -51,4 +51,4 @@ def peek(
         for row in rows:
             emit_json(dict(zip(names, row, strict=True)))
     else:
-        emit_table(names, [list(row) for row in rows])
+        emit_table(names, [[shortened(value) for value in row] for row in rows])

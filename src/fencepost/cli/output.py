@@ -33,6 +33,8 @@ FormatOption = Annotated[
     OutputFormat, typer.Option("--format", help="text for people, or one JSON object for scripts.")
 ]
 
+LONG = 200  # characters, or bytes
+
 console = Console(highlight=False, soft_wrap=True)
 progress_console = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -72,6 +74,15 @@ def emit_table(columns: list[str], rows: list[list[Any]]) -> None:
     _print(console, _line(heads, widths), "bold")
     for row in cells:
         _print(console, _line(row, widths))
+
+
+def shortened(value: Any) -> Any:
+    """A long text or long bytes by their beginning and their size, which says that they are cut."""
+    if isinstance(value, bytes | memoryview) and len(value) > LONG:
+        return f"{_hexadecimal(value[:LONG])}… ({len(value):,} bytes)"
+    if isinstance(value, str) and len(value) > LONG:
+        return f"{value[:LONG]}… ({len(value):,} characters)"
+    return value
 
 
 def _emit_fields(heads: list[str], rows: list[list[str]]) -> None:
