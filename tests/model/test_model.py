@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.database import InMemoryExampleDatabase
 
-from fencepost.engines.python import member
 from fencepost.local import Stack
 from model.case import Case
 from model.drawing import cases
@@ -29,10 +27,8 @@ BYTES = 8_192  # an example takes fewer
 
 
 @pytest.fixture(scope="module")
-def field(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(member, "POLL_SECONDS", 0.02)  # a read waits so long for a full batch, and runs here are short
-        yield Field(stack, Path(tmp_path_factory.mktemp("model")))
+def field(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Field:
+    return Field(stack, Path(tmp_path_factory.mktemp("model")))
 
 
 def _asked(name: str, otherwise: int) -> int:

@@ -25,7 +25,7 @@ _ROOM = 150 * 1024 * 1024  # what a new stack takes, with some space to work in
 def bring_up(processes: Processes, tuning: Tuning) -> None:
     """Have all five up, with these settings. Whatever fails or interrupts ends what was started here."""
     with _undone(processes):
-        processes.end_strays()
+        processes.end_orphans()
         elsewhere: set[str] = set()
         for attempt in range(1, _TRIES + 1):
             names = plan(processes, tuning, elsewhere)

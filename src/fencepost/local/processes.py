@@ -184,7 +184,7 @@ class Processes:
         known = [found for name in state.NAMES if (found := self.identity(name))]
         return orphans.find(self.home, known, postgres_as_root.existing(self.home))
 
-    def end_strays(self) -> None:
+    def end_orphans(self) -> None:
         if found := self.orphans():
             self.progress.note(f"ending {len(found)} orphaned process(es) of {self.home}")
             orphans.end(found)

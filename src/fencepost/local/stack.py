@@ -145,7 +145,7 @@ class Stack:
             logs = isinstance(failure, Exception) and (self.home / "kafka").exists()
             if first and not logs:
                 with held_back():
-                    self._processes.end_strays()
+                    self._processes.end_orphans()
                     self._wipe()
             raise
 
@@ -154,7 +154,7 @@ class Stack:
         if not self.exists:
             return
         with self._changing():
-            self._processes.end_strays()  # first: a broker among them still needs the controller
+            self._processes.end_orphans()  # first: a broker among them still needs the controller
             self._processes.end(state.NAMES)
             if wipe:
                 self._wipe()
@@ -286,7 +286,7 @@ class Node:
         """End it if it runs, start it, and wait until it answers as a member."""
         with self.stack._changing():
             self._processes.end([self.name])
-            self._processes.end_strays()
+            self._processes.end_orphans()
             others = self._processes.running()
             planned = launch.plan(self._processes, self.stack._tuning())
             # Others only where they had to end for it: when its new port is in their settings.

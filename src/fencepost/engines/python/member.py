@@ -45,6 +45,7 @@ from fencepost.kafka.offsets import TopicReader, before_the_start, beyond_the_en
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 
 POLL_SECONDS = 0.2
+GATHER_SECONDS = 0.005  # from a batch's first record until it goes without more: other brokers' may be on their way
 FENCED_SECONDS = 30.0
 TIMEOUT_SECONDS = 1.0  # work that is done by then is not worth a pause, which throws away what was read ahead
 GLANCE_SECONDS = 0.05
@@ -186,10 +187,13 @@ class Member:
     def _read(self) -> Messages:
         if self._paused:
             self._resume()
+        gather = 0.0 if self._early else GATHER_SECONDS
+        if not self._early:
+            self._hear(POLL_SECONDS)
+        room = self._settings.batch - len(self._early)
+        if self._early and room > 0:  # where a partition is asked back meanwhile, what came early of it is dropped
+            self._early += self._records(self._consumer.consume(room, gather))
         messages, self._early = self._early, []
-        room = self._settings.batch - len(messages)
-        if room > 0:
-            messages += self._records(self._consumer.consume(room, 0 if messages else POLL_SECONDS))
         return messages
 
     def _records(self, messages: Messages) -> Messages:
@@ -332,11 +336,11 @@ class Member:
                 self._early += self._records([message])
         self._resume()
 
-    def _hear(self) -> None:
+    def _hear(self, seconds: float = ANSWER_SECONDS) -> None:
         """Let the group and its answers come through. What is read meanwhile waits, but no more than a batch."""
         if len(self._early) >= self._settings.batch and not self._paused:
             self._pause()
-        message = self._consumer.poll(ANSWER_SECONDS)
+        message = self._consumer.poll(seconds)
         if message is not None:
             self._early += self._records([message])
 

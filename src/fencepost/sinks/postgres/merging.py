@@ -86,7 +86,7 @@ class Merging:
         self._target, self._merge = tuple(columns), merge
         self._columns = (*columns, TOMBSTONE) if merge.deletes else tuple(columns)
         self._statement = MergeStatement(table, columns, merge, source)
-        self._sieve = NewKeys(table, columns, merge)
+        self._new_keys = NewKeys(table, columns, merge)
         self._reset()
 
     def _reset(self) -> None:
@@ -104,7 +104,7 @@ class Merging:
         rows = self._checked(batch.rows, partition)
         held, whole = _up_to(HELD, rows)
         if held and whole:
-            sifted = self._sieve.sift(connection, held)
+            sifted = self._new_keys.sift(connection, held)
             self._fresh, held = sifted.fresh, sifted.others
         if held:
             self._copy(connection, chain(held, rows), partition)
@@ -171,7 +171,7 @@ class Merging:
         except (Refused, Unreachable) as trouble:
             if isinstance(trouble, Unreachable) and not isinstance(trouble.__cause__, CONFLICTS):
                 raise
-        self._sieve.distrust()
+        self._new_keys.distrust()
         self._fresh = None
         with translated("begin the transaction again"):
             connection.execute("ROLLBACK")
