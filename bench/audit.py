@@ -29,7 +29,8 @@ from fencepost.audit.engines.duckdb import DuckEngine, open_duck
 from fencepost.audit.engines.engine import Engine
 from fencepost.audit.engines.relations import PythonLoader, put_nothing_dead, put_ranges, zoned
 from fencepost.audit.engines.spark import SparkEngine, SparkLoader
-from fencepost.audit.log_to_sink import PLACES, Question, Ranges, compare_sides
+from fencepost.audit.log_to_sink import compare_sides
+from fencepost.audit.question import PLACES, Question, Ranges
 from fencepost.audit.request import AuditRequest, sink_named
 from fencepost.audit.scope import find_scope
 from fencepost.engines.spark.session import open_session

@@ -16,7 +16,8 @@ from fencepost.audit.engines.duckdb import DuckEngine, open_duck
 from fencepost.audit.engines.engine import table
 from fencepost.audit.engines.relations import LOG, put_nothing_dead, put_ranges, zoned
 from fencepost.audit.findings import Finding, Hop
-from fencepost.audit.log_to_sink import PLACES, Question, Ranges, by_id, compare_sides
+from fencepost.audit.log_to_sink import compare_sides
+from fencepost.audit.question import PLACES, Question, Ranges, by_id
 from fencepost.audit.spans import LandedSpan
 from fencepost.guarantee import Anomaly
 from fencepost.model import Span, TopicPartition

@@ -17,7 +17,8 @@ from fencepost.audit.engines.engine import table
 from fencepost.audit.engines.relations import LOG, put_nothing_dead, put_ranges, zoned
 from fencepost.audit.findings import Hop
 from fencepost.audit.keyed import make_expected
-from fencepost.audit.log_to_sink import PLACES, Question, compare_sides
+from fencepost.audit.log_to_sink import compare_sides
+from fencepost.audit.question import PLACES, Question
 from fencepost.guarantee import Anomaly
 from fencepost.model import Merge, Mode, Span, TopicPartition
 

@@ -13,7 +13,8 @@ from fencepost.audit.findings import Audit, Hop
 from fencepost.audit.journal import Journal, read_journals
 from fencepost.audit.journal_to_log import check_log, compare_log, doubled_in_log
 from fencepost.audit.keyed import BY_KEY, make_expected
-from fencepost.audit.log_to_sink import PLACES, Question, Ranges, by_id, compare_sides
+from fencepost.audit.log_to_sink import compare_sides
+from fencepost.audit.question import PLACES, Question, Ranges, by_id
 from fencepost.audit.request import AuditRequest, EngineChoice, of_pipeline, what_landed
 from fencepost.audit.scope import Doubt, Scope, committed_ends, drained, find_scope
 from fencepost.audit.spans import breaks, earlier_topics

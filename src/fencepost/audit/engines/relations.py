@@ -19,7 +19,8 @@ from confluent_kafka import Message
 
 from fencepost.audit.engines.duckdb import DuckEngine
 from fencepost.audit.engines.engine import Engine, table
-from fencepost.audit.log_to_sink import RANGE, Ranges
+from fencepost.audit.log_to_sink import RANGE
+from fencepost.audit.question import Ranges
 from fencepost.audit.scope import Doubt
 from fencepost.errors import Usage
 from fencepost.kafka.topic_reader import read_topic

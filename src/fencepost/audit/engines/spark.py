@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from fencepost.audit.engines.engine import Row
 from fencepost.audit.engines.relations import LOG
-from fencepost.audit.log_to_sink import Ranges
+from fencepost.audit.question import Ranges
 from fencepost.audit.rerun import names, require_same, sums_of
 from fencepost.audit.scope import Doubt
 from fencepost.engines.spark.failures import SparkFailure, translated
