@@ -164,7 +164,8 @@ def _verdicts(world: World) -> set[str]:
     case = world.case
     if case.existing in (Existing.GENERATED, Existing.MISSING, Existing.REQUIRED):
         counted = set() if case.provenance else {"refused"}  # where nothing was carried, nothing is there to count by
-        return {"holds", "holds-in-part", "inconclusive", *counted}
+        twice = {"broken"} if world.repeated else set()  # spans overlap, also those of records that left no row
+        return {"holds", "holds-in-part", "inconclusive", *counted, *twice}
     if world.repeated:
         doubled = not case.key and case.guarantee == "exactly-once" and _doubled(world)
         return {"broken", "inconclusive"} if doubled else {*map(str, Verdict), "refused"}
