@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from fencepost.errors import Usage
-from fencepost.sinks.delta.writing import quoted
+from fencepost.sinks.lake.merging import quoted
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

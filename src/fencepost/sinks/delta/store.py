@@ -23,12 +23,12 @@ from fencepost.sinks import changes
 from fencepost.sinks.delta import dead_letters, writing
 from fencepost.sinks.delta.log import Entry, Log
 from fencepost.sinks.delta.note import NUMBERS, Count, Note, app_id, following
+from fencepost.sinks.lake.merging import MOST_NAMED, null_keys
 
 if TYPE_CHECKING:
     from fencepost.sinks.delta.target import DeltaTarget
 
 CONFLICTS = 10  # times that a MERGE is done again, after somebody else's commit touched the same files
-MOST_NAMED = 100  # records with the same fault
 TRIES = 50  # of a commit without rows, while others commit to the same table
 
 
@@ -254,7 +254,7 @@ class DeltaStore:
         try:
             writing.write(frame, self.target, note, transaction)
         except (PySparkException, Py4JJavaError) as error:
-            if self.target.merge and (refusal := writing.null_keys(frame, self.target.merge, MOST_NAMED)):
+            if self.target.merge and (refusal := null_keys(frame, self.target.merge, MOST_NAMED)):
                 return refusal
             return error
         return None

@@ -11,10 +11,10 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from fencepost.errors import Poison, Refused
-from fencepost.model import Merge, Mode, TopicPartition
+from fencepost.model import Merge
 from fencepost.rows.shape import PROVENANCE
 from fencepost.sinks.delta.note import Note, to_json
+from fencepost.sinks.lake.merging import quoted, statement, winners
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 CONFLICTS = "io.delta.exceptions.DeltaConcurrentModificationException"
 _one_at_a_time = Lock()  # what a MERGE is told is in its session, where another thread's write would find it
-PLACE = ("_topic", "_partition", "_offset", "_n")
 
 
 def write(rows: DataFrame, target: DeltaTarget, note: Note, transaction: bool) -> None:
@@ -78,48 +77,9 @@ def _merge(rows: DataFrame, target: DeltaTarget, merge: Merge, note: Note, trans
     winners(rows, merge, placed).createOrReplaceTempView(view)
     try:
         with _told(spark, target, note, transaction):
-            spark.sql(statement(target.path, view, merge, placed)).collect()
+            spark.sql(statement(f"delta.{quoted(target.path)}", view, merge, placed)).collect()
     finally:
         spark.catalog.dropTempView(view)
-
-
-def winners(rows: DataFrame, merge: Merge, placed: bool) -> DataFrame:
-    """One row of each key: the newest of the batch for upsert, the first one for dedupe. Fails for a key that is null.
-
-    Within a partition the offsets tell; of several partitions the last one, or the first, in their order.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    number, names = f"_{uuid4().hex}", list(rows.columns)
-    newest = merge.mode is Mode.UPSERT
-    order = [f.desc(quoted(name)) if newest else f.asc(quoted(name)) for name in (PLACE if placed else merge.key)]
-    keys = [f.col(quoted(name)) for name in merge.key]
-    there = f.lit(True)
-    for key in keys:
-        there = there & key.isNotNull()
-    first = f.row_number().over(Window.partitionBy(*keys).orderBy(*order))
-    checked = rows.where(f.coalesce(f.assert_true(there, f.lit("a key is null")).cast("boolean"), f.lit(True)))
-    return checked.withColumn(number, first).where(f.col(number) == 1).select(*(f.col(quoted(name)) for name in names))
-
-
-def statement(path: str, view: str, merge: Merge, placed: bool) -> str:
-    """A row that is there is replaced by one of its own partition only where that is not older."""
-    same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in merge.key)
-    text = f"MERGE INTO delta.{quoted(path)} AS t USING {view} AS s ON {same}"
-    if merge.mode is Mode.UPSERT:
-        newer = (
-            " AND NOT (t._topic <=> s._topic AND t._partition <=> s._partition AND "
-            "(t._offset > s._offset OR (t._offset = s._offset AND t._n > s._n)))"
-            if placed
-            else ""
-        )
-        text += f" WHEN MATCHED{newer} THEN UPDATE SET *"
-    return f"{text} WHEN NOT MATCHED THEN INSERT *"
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 @contextmanager
@@ -138,23 +98,3 @@ def _told(spark: SparkSession, target: DeltaTarget, note: Note, transaction: boo
     finally:
         for name in settings:
             spark.conf.unset(name)
-
-
-def null_keys(rows: DataFrame, merge: Merge, most: int) -> Refused | None:
-    """The records of one partition whose key is null, where that is why a MERGE failed."""
-    from pyspark.sql import functions as f
-
-    absent = f.lit(False)
-    for name in merge.key:
-        absent = absent | f.col(quoted(name)).isNull()
-    named = ", ".join(merge.key)
-    if not set(PROVENANCE.names) <= set(rows.columns):
-        return Refused(f"a row's key ({named}) is null") if rows.where(absent).limit(1).count() else None
-    found = rows.where(absent).select(*PLACE[:3]).distinct().limit(most).collect()
-    if not found:
-        return None
-    places: dict[TopicPartition, list[int]] = {}
-    for row in found:
-        places.setdefault(TopicPartition(row._topic, row._partition), []).append(row._offset)
-    at, offsets = min(places.items())
-    return Poison(str(at), [(offset, f"its key ({named}) is null") for offset in sorted(offsets)])
