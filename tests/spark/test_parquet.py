@@ -191,6 +191,23 @@ def test_files_that_were_renamed_in_part_are_never_there_twice_at_most_once(
 
 
 @pytest.mark.proof
+def test_names_and_values_that_are_no_file_names(stack: Stack, tmp_path: Path) -> None:
+    (odd := tmp_path / "a b#c[d]é").mkdir()
+    files = ParquetFlow(stack, odd)
+    values = ["a/b", "ü ü", "..", "x=1", "%41", "{*}", "", None]
+    files.produce(range(len(values)))
+    chosen = ", ".join("NULL" if one is None else f"'{one}'" for one in values)
+    sql = f"SELECT id, element_at(array({chosen}), cast(id + 1 AS int)) AS part, _from FROM events"
+    parts: dict[str, Any] = {"transform": {"sql": sql}, "options": {"partition_by": ["part"]}}
+    assert files.run(**parts).rows == len(values)
+    folder = Folder(ParquetOptions.model_validate({"path": str(files.path), "partition_by": ["part"]}))
+    found = {row["id"]: row["part"] for row in folder.read(("id", "part")).to_pylist()}
+    assert found == {id_: value or None for id_, value in enumerate(values)}
+    assert here("audit", "--spec", files.declare(**parts)).code == 0
+    assert {path.name for path in odd.iterdir()} == {files.path.name, f"{files.name}.yml"}
+
+
+@pytest.mark.proof
 def test_task_attempts_that_fail_leave_nothing(files: ParquetFlow) -> None:
     files.produce(range(200))
     flaky = files.folder / "flaky.py"

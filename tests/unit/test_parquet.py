@@ -52,9 +52,16 @@ def test_what_readers_see_is_what_is_read(tmp_path: Path) -> None:
     for name in ("_fencepost/shop/1-a", "_temporary/0", "day=007"):
         (tmp_path / name).mkdir(parents=True)
         pq.write_table(pa.table({"id": [len(name)]}), tmp_path / name / "part-0.parquet")
+    (tmp_path / "notes.txt").write_text("no file of ours")
     assert folder.read(("id", "day")).to_pylist() == [{"id": 7, "day": "007"}]
     assert folder.last_rows(5) == (["id", "day"], [(7, "007")])
     assert folder.last_rows(1)[1] == [(7, "007")]
+
+
+def test_a_file_that_was_cut_off_is_named(tmp_path: Path) -> None:
+    (tmp_path / "part-0.parquet").write_bytes(b"PAR1")
+    with pytest.raises(Usage, match="no whole Parquet file"):
+        Folder(ParquetOptions.model_validate({"path": str(tmp_path)})).schema()
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import psutil
 
 from fencepost.errors import Unreachable
 
-PATIENCE = 180.0
+PATIENCE = 600.0  # a busy machine takes minutes from one kill to the next
 
 
 class Program:

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 APPLICATION = "fencepost-catalog"  # in pg_stat_activity
+# variables that Iceberg's own client reads by itself, as both do keys; of two for the same the later one counts
+_S3_PLACES = {
+    "AWS_DEFAULT_REGION": "s3.region",
+    "AWS_REGION": "s3.region",
+    "AWS_ENDPOINT_URL": "s3.endpoint",
+    "AWS_ENDPOINT_URL_S3": "s3.endpoint",
+}
 _READ_ALIKE = {"rest", "hive", "glue"}  # pyiceberg takes Iceberg's own names of their settings
 
 
@@ -144,8 +151,7 @@ def _in_postgres(options: IcebergOptions, **settings: str) -> Catalog:
     from pyiceberg.catalog.sql import SqlCatalog
 
     settings |= {"warehouse": str(options.warehouse), "schema_version": "v1", "pool_pre_ping": "true"}
-    if region := os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION")):
-        settings["s3.region"] = region  # else it asks Amazon for the bucket's
+    settings |= {name: os.environ[variable] for variable, name in _S3_PLACES.items() if variable in os.environ}
     return SqlCatalog(options.catalog, uri=_sqlalchemy(options), **settings)
 
 

@@ -24,13 +24,12 @@ class Folder:
     options: ParquetOptions
 
     def holds_files(self) -> bool:
-        found = self._dataset()
-        return found is not None and bool(found.files)
+        return self._dataset() is not None
 
     def schema(self) -> pa.Schema | None:
         """Of one of the files, with the columns that are folders; None where there is no file."""
         found = self._dataset()
-        return found.schema if found is not None and found.files else None
+        return None if found is None else found.schema
 
     def read(self, columns: tuple[str, ...]) -> pa.Table:
         with self._answering():
@@ -39,7 +38,7 @@ class Folder:
     def require(self) -> ds.FileSystemDataset:
         """Raises Usage where there is no file."""
         found = self._dataset()
-        if found is None or not found.files:
+        if found is None:
             raise Usage(f"there are no Parquet files in {self.options.path!r}", "has the pipeline run?")
         return found
 
@@ -65,7 +64,7 @@ class Folder:
         return names, rows[-most:]
 
     def _dataset(self) -> ds.FileSystemDataset | None:
-        """None where there is no folder."""
+        """None where there is no file."""
         import pyarrow.dataset as ds
         import pyarrow.fs as arrow_fs
 
@@ -73,17 +72,32 @@ class Folder:
             system, path = _located(self.options.path)
             if system.get_file_info(path).type is not arrow_fs.FileType.Directory:
                 return None
+            found = system.get_file_info(arrow_fs.FileSelector(path, recursive=True))
+            files = sorted(one.path for one in found if one.is_file and _is_seen(one.path, path))
             folders = pa.schema([(name, pa.string()) for name in self.options.partition_by])
             how = ds.partitioning(folders, flavor="hive") if self.options.partition_by else None
-            return ds.dataset(path, filesystem=system, format="parquet", partitioning=how)
+            if not files:
+                return None
+            return ds.dataset(files, filesystem=system, format="parquet", partitioning=how, partition_base_dir=path)
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
         try:
             yield
+        except pa.ArrowInvalid as error:  # before OSError: pyarrow's own classes are both
+            raise Usage(f"a file in {self.options.path!r} is no whole Parquet file: {_line(error)}") from error
         except (OSError, pa.ArrowException) as error:
-            first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise Unreachable(f"{self.options.path!r} cannot be read: {first}") from error
+            raise Unreachable(f"{self.options.path!r} cannot be read: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _is_seen(file: str, folder: str) -> bool:
+    """By readers: files of other kinds, and names that begin with _ or a dot, are none of theirs."""
+    inside = file.removeprefix(folder).strip("/").split("/")
+    return file.endswith(".parquet") and not any(name.startswith(("_", ".")) for name in inside)
 
 
 def _located(path: str) -> tuple[arrow_fs.FileSystem, str]:

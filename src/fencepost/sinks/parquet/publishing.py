@@ -32,10 +32,12 @@ class Stage:
         self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
         self._path = jvm.org.apache.hadoop.fs.Path
         self._reader = jvm.org.apache.parquet.hadoop
-        self._folder = self._path(options.path)
+        # whatever Spark's default file system is: who reads without Spark does not know it
+        place = f"file://{options.path}" if options.path.startswith("/") else options.path
+        self._folder = self._path(place)
         self._system = self._folder.getFileSystem(self._configuration)
-        self._stages = self._path(f"{options.path}/{STAGES}/{pipeline}")
-        self._own = self._path(f"{options.path}/{STAGES}/{pipeline}/{epoch}-{uuid4().hex}")
+        self._stages = self._path(f"{place}/{STAGES}/{pipeline}")
+        self._own = self._path(f"{place}/{STAGES}/{pipeline}/{epoch}-{uuid4().hex}")
         self._epoch = epoch
 
     def fill(self, rows: DataFrame) -> int:
