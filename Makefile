@@ -9,7 +9,7 @@ RUN := $(BIN)/python -m
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
-setup: .venv/ready ## Make .venv with the pinned dependencies, and fetch the jars
+setup: .venv/ready ## Make .venv with the pinned dependencies, fetch the jars, prepare Spark's classes
 
 .venv/ready: requirements.txt requirements-java.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Fencepost needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ...") if sys.version_info < (3, 11) else None'
@@ -18,6 +18,7 @@ setup: .venv/ready ## Make .venv with the pinned dependencies, and fetch the jar
 	$(RUN) pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(RUN) fencepost.machine.java --check || $(RUN) pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.txt
 	$(RUN) fencepost.machine.jars
+	-$(RUN) fencepost.engines.spark.class_recording
 	@touch .venv/ready
 
 demo: .venv/ready ## Run the main job on a stack of its own, break it, and show the proof

@@ -13,6 +13,7 @@ import pytest
 from fencepost.engines.spark import session
 from fencepost.engines.spark.session import REDACTION, open_session, settings_of
 from fencepost.errors import FencepostError, Unreachable, Usage
+from fencepost.machine.java import Java
 from fencepost.run.pipeline import Pipeline
 from fencepost.sinks.postgres.connection import connect
 from fencepost.sinks.postgres.reading import reader
@@ -96,7 +97,7 @@ def test_the_log_that_is_kept_when_spark_does_not_start_is_for_its_owner_alone(
     monkeypatch.setattr("fencepost.engines.spark.scratch.folder", lambda: tmp_path)
     monkeypatch.setattr(session, "fetch", lambda _extra: [])
     monkeypatch.setattr(session, "home_for_spark", lambda *_: tmp_path)
-    monkeypatch.setattr(session, "find", lambda: None)
+    monkeypatch.setattr(session, "find", lambda: Java(tmp_path, "17", "PATH"))
     monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=SimpleNamespace(appName=_no_java)))
     monkeypatch.setenv("JAVA_HOME", "")
     before = os.umask(0)

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from fencepost.engines.spark import scratch
+from fencepost.engines.spark import class_archive, scratch
 from fencepost.engines.spark.authentication import authentication
 from fencepost.errors import FencepostError, Unreachable
 from fencepost.machine import cache, process
@@ -59,6 +59,7 @@ SECRETS = "(?i)secret|password|passwd|token|credential|access[.]?key|jaas|keysto
 REDACTION = ("spark.redaction.regex", "spark.sql.redaction.options.regex")
 TO_END = 30.0  # seconds for a JVM that nobody needs any more
 LAST_BREATH = 5.0  # seconds from the end of a process's connections to its own
+_FAILED = (PySparkException, Py4JError, RuntimeError)  # whatever pyspark raises when the JVM fails
 DRIVER_OPTIONS = "-Xss16m"  # stopping in the middle of a Python batch overflows a smaller stack
 
 
@@ -67,9 +68,12 @@ _class_path: set[Path] = set()  # of the JVM that this process has
 
 
 def settings_of(
-    user: Mapping[str, str], jars: Iterable[Path], place: Path, needs: SparkNeeds = NOTHING
+    user: Mapping[str, str], jars: Iterable[Path], place: Path, needs: SparkNeeds = NOTHING, archive: str = ""
 ) -> dict[str, str]:
-    """What the session is made with: our defaults, then the user's, then what is not up to anybody."""
+    """What the session is made with: our defaults, then the user's, then what is not up to anybody.
+
+    `archive`: Java's option for an archive of Spark's classes.
+    """
     fixed = {**FIXED, **needs.fixed}
     require_fixed(user, fixed, "spark")
     merged = {**DEFAULTS, **needs.defaults, "spark.local.dir": str(place), **user, **fixed}
@@ -77,7 +81,7 @@ def settings_of(
     merged["spark.jars"] = ",".join(filter(None, [*map(str, jars), user.get("spark.jars", "")]))
     for name in REDACTION:
         merged[name] = "|".join(filter(None, [SECRETS, user.get(name, "")]))
-    ours = f"{DRIVER_OPTIONS} -Djava.io.tmpdir={shlex.quote(str(place))}"
+    ours = " ".join(filter(None, [DRIVER_OPTIONS, archive, f"-Djava.io.tmpdir={shlex.quote(str(place))}"]))
     if "spark.driver.memory" not in user and "-XX:+Use" not in user.get("spark.driver.extraJavaOptions", ""):
         ours += " -XX:+UseSerialGC"  # G1 lets a heap as small as ours fill up with garbage
     merged["spark.driver.extraJavaOptions"] = f"{ours} {user.get('spark.driver.extraJavaOptions', '')}".strip()
@@ -92,21 +96,25 @@ def open_session(name: str, user: Mapping[str, str], needs: SparkNeeds = NOTHING
     """
     place = scratch.folder()
     jars = fetch("spark", *needs.jars)
-    settings = settings_of(user, jars, place, needs)
+    plain = settings_of(user, jars, place, needs)
     _require_jars(jars)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["JAVA_HOME"] = str(home_for_spark(find(), cache.folder()))
+    java = find()
+    os.environ["JAVA_HOME"] = str(home_for_spark(java, cache.folder()))
+    archive = "" if SparkContext._gateway else class_archive.option(java)
+    settings = settings_of(user, jars, place, needs, archive)
     log = place / "spark.log"
+    session: SparkSession | None = None
     try:
-        with _stderr_into(log), _whole_start(place), _out_of_argv(settings, place) as told:
-            builder = SparkSession.builder.appName(f"fencepost {name}")
-            for key, value in told.items():
-                builder = builder.config(key, value)
-            session = builder.getOrCreate()
-    except (PySparkException, Py4JError, RuntimeError) as error:  # whatever pyspark raises when the JVM fails
-        raise Unreachable(f"Spark does not start: {str(error).splitlines()[0]}", f"see {_kept(log)}") from error
+        session = _started(name, settings, place, log)
+    except _FAILED as error:
+        if archive and SparkContext._gateway is None:
+            session = _again(lambda: _started(name, plain, place, log))
+        if session is None:
+            raise Unreachable(f"Spark does not start: {str(error).splitlines()[0]}", f"see {_kept(log)}") from error
+        class_archive.drop(java)
     _hush(session)
     try:
         session.sparkContext.setLogLevel(settings["spark.log.level"])
@@ -121,6 +129,22 @@ def open_session(name: str, user: Mapping[str, str], needs: SparkNeeds = NOTHING
         _end(session)
 
 
+def _started(name: str, settings: Mapping[str, str], place: Path, log: Path) -> SparkSession:
+    with _stderr_into(log), _whole_start(place), _out_of_argv(settings, place) as told:
+        builder = SparkSession.builder.appName(f"fencepost {name}")
+        for key, value in told.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+
+
+def _again(start: Callable[[], SparkSession]) -> SparkSession | None:
+    """Another try, without the archive; None where that was not it."""
+    try:
+        return start()
+    except _FAILED:
+        return None
+
+
 def session_for(spec: PipelineSpec) -> AbstractContextManager[SparkSession]:
     """With what the pipeline's sink needs."""
     kind = spec.sink.kind
@@ -131,13 +155,24 @@ def _require_jars(jars: Iterable[Path]) -> None:
     """A JVM reads its class path when it starts: one that was started for another sink, and is idle, is ended."""
     child = SparkContext._gateway.proc if SparkContext._gateway else None
     if child is not None and SparkContext._active_spark_context is None and not _class_path.issuperset(jars):
-        _forget()
-        child.stdin.close()  # on which it ends by itself
-        if not process.until(lambda: child.poll() is not None, TO_END):
-            child.kill()
+        end_jvm()
     if SparkContext._gateway is None:
         _class_path.clear()
         _class_path.update(jars)
+
+
+def end_jvm(seconds: float = TO_END) -> None:
+    """The JVM that this process has, and no session of it: it has ended on return, by itself within so many seconds."""
+    child = SparkContext._gateway.proc  # type: ignore[union-attr]
+    _forget()
+    child.stdin.close()  # on which it ends by itself
+    if not process.until(lambda: child.poll() is not None, seconds):
+        child.kill()
+
+
+def jvm_command() -> list[str]:
+    """Of the JVM that this process has."""
+    return psutil.Process(SparkContext._gateway.proc.pid).cmdline()  # type: ignore[union-attr]
 
 
 @contextmanager
