@@ -27,6 +27,8 @@ PROVENANCE = pa.schema(
 
 UPSERT = Merge(Mode.UPSERT, ("id",))
 DEDUPE = Merge(Mode.DEDUPE, ("id",))
+BY_TIME = Merge(Mode.UPSERT, ("id",), order_by="at")
+DELETING = Merge(Mode.UPSERT, ("id",), deletes=True)
 
 Event = tuple[int | None, str | float | None]  # the key and the value; the latter None: a tombstone where those delete
 
