@@ -1,6 +1,8 @@
-"""The gate: groups of suites, several at once, each with its own brokers and database. Alone, a suite mostly waits.
+"""The gate: groups of suites, several at once. Alone, a suite mostly waits.
 
-`--proof` runs everything, the long proofs too, in the same way. What a group says is shown when it ends, whole.
+The groups share one stack, but for those that break theirs: a stack costs processor time for as long as it is up.
+`--proof` runs everything, the long proofs too, each group with a stack of its own. What a group says is shown when it
+ends, whole.
 """
 
 from __future__ import annotations
@@ -9,23 +11,47 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+from fencepost.local import Stack
+from support.shared_stack import HOME
+
 TESTS = Path(__file__).parent
-AT_ONCE = 3  # with two cores they are busy, and a suite that waits holds nobody up
-GROUPS = (  # the longest first; what no group names is run with the last
+AT_ONCE = 4  # with two cores they are busy, and a suite that waits holds nobody up
+BREAKING = ("cluster", "sweep")  # they kill and stop what is shared elsewhere
+BEHIND_PROXIES = (  # one stack behind proxies serves them all
+    "consuming/test_every_style_killed.py",
+    "consuming/test_late_commits.py",
+    "consuming/test_members.py",
+    "contract/test_kafka_doubt.py",
+    "contract/test_kafka_single_use.py",
+    "lab/test_proxy_kafka.py",
+    "producing/test_doubt.py",
+    "producing/test_stories.py",
+)
+LAKES = (  # those that need Delta's jars first: the others do with the same JVM, but for Iceberg's
+    "remedies/test_lake.py",
+    "spark/test_delta*.py",
+    "spark/test_iceberg*.py",
+    "spark/test_parquet*.py",
+    "spark/test_*topic*.py",
+)
+GROUPS = (  # the longest first; what no group names is run with the empty one
+    LAKES,
     ("spark",),
-    ("spark/test_*topic*.py", "spark/test_delta*.py", "spark/test_iceberg*.py"),
-    ("consuming",),
-    ("producing", "audit"),
     ("contract", "lab"),
-    ("cluster", "stack"),
-    ("model", "sweep", "remedies"),
+    ("model", "remedies"),
+    BEHIND_PROXIES,
+    ("consuming",),
+    BREAKING,
+    ("producing", "audit"),
     (),
+    ("stack",),
 )
 PROOFS = (("model",), *(tuple(suite for suite in group if suite != "model") for group in GROUPS))
 PYTEST = [sys.executable, "-m", "pytest", "--durations=15"]
@@ -39,21 +65,21 @@ class Ended:
     name: str
     code: int
     seconds: float
-    processor: float  # seconds that it and all that it started have used
+    processor: float  # seconds that it and what it waited for have used: not its brokers, nor every Spark
 
     def __str__(self) -> str:
         said = f"{self.seconds:.0f} s, {self.processor:.0f} s of processor time"
         return f"{self.name}: {said}{f', ended with {self.code}' if self.code else ''}"
 
 
-def main(words: Sequence[str]) -> int:
+def main(options: Sequence[str]) -> int:
     """Ends with the worst code of all groups."""
-    proof = "--proof" in words
+    proof = "--proof" in options
     groups = PROOFS if proof else GROUPS
     chosen = [*PYTEST, *([] if proof else ["-m", "not proof"]), f"--color={'yes' if sys.stdout.isatty() else 'no'}"]
     began = time.monotonic()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        ended = list(pool.map(lambda group: _run(group, groups, chosen), groups))
+    with nullcontext() if proof else Stack.temporary() as stack, ThreadPoolExecutor(AT_ONCE) as pool:
+        ended = list(pool.map(lambda group: _run(group, groups, chosen, _told(group, stack)), groups))
     worst = max(group.code for group in ended)
     whole = Ended(
         f"{'the proofs' if proof else 'the gate'} {'failed' if worst else 'passed'}",
@@ -65,14 +91,23 @@ def main(words: Sequence[str]) -> int:
     return worst
 
 
-def _run(group: Sequence[str], groups: Sequence[Sequence[str]], pytest: Sequence[str]) -> Ended:
+def _told(group: Sequence[str], stack: Stack | None) -> Mapping[str, str]:
+    """What a group's environment says: of properties the gate has few examples, and its stack is shared."""
+    if stack is None:
+        return {}
+    return {"FENCEPOST_GATE": "1", **({} if group is BREAKING else {HOME: str(stack.home)})}
+
+
+def _run(
+    group: Sequence[str], groups: Sequence[Sequence[str]], pytest: Sequence[str], told: Mapping[str, str]
+) -> Ended:
     name = ", ".join(group) or "the others"
     _say(f"begins: {name}\n")
     began = time.monotonic()
-    paths = [path for suite in group for path in _paths(suite, groups)] or _others(groups)
-    few = {"FENCEPOST_GATE": "1"} if groups is GROUPS else {}  # examples of properties
-    env = {**os.environ, **few}
-    with subprocess.Popen([*pytest, *paths], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as running:
+    env = {**os.environ, **told}
+    with subprocess.Popen(
+        [*pytest, *words(group, groups)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env
+    ) as running:
         assert running.stdout is not None
         said = running.stdout.read().decode(errors="replace")
         _, status, used = os.wait4(running.pid, 0)
@@ -82,9 +117,14 @@ def _run(group: Sequence[str], groups: Sequence[Sequence[str]], pytest: Sequence
     return ended
 
 
+def words(group: Sequence[str], groups: Sequence[Sequence[str]]) -> list[str]:
+    """What pytest is told to run for a group."""
+    return [word for suite in group for word in _paths(suite, groups)] or _others(groups)
+
+
 def _paths(suite: str, groups: Sequence[Sequence[str]]) -> list[str]:
     """A suite without what other groups have of it, or the files that a pattern stands for."""
-    if "*" in suite:
+    if suite.endswith(".py"):
         return [f"tests/{path.relative_to(TESTS)}" for path in sorted(TESTS.glob(suite))]
     elsewhere = {named for group in groups for named in group if named.startswith(f"{suite}/")}
     return [f"tests/{suite}", *(f"--ignore-glob={TESTS / named}" for named in sorted(elsewhere))]

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from consuming.groups import Group
-from fencepost.lab.scenarios.field import QUICK, Field, opened
+from fencepost.lab.scenarios.field import QUICK, Field
 from fencepost.local import Stack
 
 
 @pytest.fixture
 def group(stack: Stack, tmp_path: Path) -> Group:
     return Group(stack, tmp_path)
-
-
-@pytest.fixture(scope="package")
-def field() -> Iterator[Field]:
-    """Brokers behind proxies, for faults."""
-    with opened() as field:
-        yield field
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ class InDelta:
         from fencepost.engines.spark.session import open_session
 
         needs = KIND.needs(SinkJob("shop", Guarantee.EXACTLY_ONCE, None))
-        with open_session("contract", {"spark.master": "local[4]"}, needs) as spark:
+        with open_session("contract", {"spark.master": "local[2]"}, needs) as spark:
             yield spark
 
     def open(self) -> DeltaStore:

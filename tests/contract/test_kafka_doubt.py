@@ -12,16 +12,9 @@ from fencepost.errors import Unknown
 from fencepost.kafka import producer as client_module
 from fencepost.kafka.producer import Client
 from fencepost.lab.proxy import Action, Api, Direction, Rule, RuleId
-from fencepost.lab.scenarios.field import Field, opened
+from fencepost.lab.scenarios.field import Field
 from fencepost.model import Batch, Landed, Step
 from fencepost.sinks.kafka import KafkaStore
-
-
-@pytest.fixture(scope="module")
-def field() -> Iterator[Field]:
-    """Brokers behind proxies."""
-    with opened() as field:
-        yield field
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from contract.kafka_topics import KafkaTopics
 from fencepost.errors import Fenced, Rewound
 from fencepost.kafka import transactions
 from fencepost.lab.proxy import Action, Api, Direction, Rule
-from fencepost.lab.scenarios.field import Field, opened
+from fencepost.lab.scenarios.field import Field
 from fencepost.model import Landed, TopicPartition
 from fencepost.sinks.kafka import KafkaStore
 
@@ -96,13 +96,6 @@ def test_of_two_runs_that_take_over_at_the_same_moment_one_delivers(flow: Flow) 
         assert landed in (10, 20)  # the second may take over after the first has delivered
         won += landed
     assert flow.landed() == list(range(won))
-
-
-@pytest.fixture(scope="module")
-def field() -> Iterator[Field]:
-    """Brokers behind proxies."""
-    with opened() as field:
-        yield field
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,9 +18,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from fencepost.kafka.topic_reader import read_in_order
 from fencepost.lab.proxy import Action, Api, Direction, Proxy, Rule, RuleId
-from lab.conftest import ProxiedKafka
+from fencepost.lab.scenarios.field import Field, door_name
 
-BROKER = "broker-1"
+BROKER = door_name("broker-1", "CLIENT")
 QUICK = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
@@ -37,7 +38,7 @@ class Sender:
     producer: Producer
     client: str
     topic: str
-    outcomes: dict[int, str] = field(default_factory=dict)  # ok, or the error's name
+    outcomes: dict[int, str] = dataclasses.field(default_factory=dict)  # ok, or the error's name
 
     def send(self, numbers: range, flush: bool = True) -> None:
         for n in numbers:
@@ -80,19 +81,20 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(kafka: ProxiedKafka) -> Iterator[Cluster]:
-    with Proxy() as proxy:
-        yield Cluster(proxy, kafka.listen(proxy), kafka.bootstrap_servers)
+def cluster(field: Field) -> Iterator[Cluster]:
+    yield Cluster(field.proxy, field.stack.bootstrap_servers, field.stack.direct_servers)
+    field.proxy.cut(BROKER)
+    field.proxy.unblock(BROKER)
 
 
 @pytest.fixture
-def topic(kafka: ProxiedKafka) -> str:
+def topic(cluster: Cluster) -> str:
     """Two partitions on one broker and no replicas: one request carries both, and nobody else holds them."""
     name = f"t-{uuid.uuid4().hex}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": cluster.direct})
     new = NewTopic(name, 2, replica_assignment=[[1], [1]], config={"min.insync.replicas": "1"})
     admin.create_topics([new])[name].result(20)
-    await_leaders(kafka.bootstrap_servers, name)
+    await_leaders(cluster.direct, name)
     return name
 
 

@@ -34,7 +34,9 @@ def place(tmp_path: Path) -> Path:
 
 def _python(place: Path, *words: str) -> str:
     env = {**os.environ, "FENCEPOST_CACHE": str(place)}
-    done = subprocess.run([sys.executable, *words], env=env, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(
+        [sys.executable, *words], env=env, cwd=place, capture_output=True, text=True, timeout=280, check=False
+    )
     assert done.returncode == 0, done
     return done.stdout.strip()
 

@@ -19,7 +19,6 @@ from fencepost.model import Batch, Step, TopicPartition
 from fencepost.spec import load
 from spark.drivers import pipeline_process
 from spark.faults import StopOn
-from spark.flows import Flow
 from spark.iceberg_flow import IcebergFlow
 from spark.lakes import LakeFlow
 
@@ -72,7 +71,7 @@ def test_records_land_once_with_their_places_and_positions_can_be_set(lake: Iceb
 
 def test_pipelines_of_one_process_may_have_sinks_that_need_other_jars(stack: Stack, tmp_path: Path) -> None:
     """A JVM reads its class path once: the next sink gets another one."""
-    flows = [make(stack, tmp_path) for make in (Flow, LakeFlow, IcebergFlow, LakeFlow)]
+    flows = [make(stack, tmp_path) for make in (LakeFlow, IcebergFlow)]
     for flow in flows:
         flow.produce(range(10))
         assert flow.run().rows == 10

@@ -11,7 +11,9 @@ from spark.flows import Flow
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.proof), (signal.SIGTERM, 0)]
+)
 def test_a_signal_ends_a_run_after_its_batch(flow: Flow, number: signal.Signals, code: int) -> None:
     flow.produce(range(4_000))
     spec = flow.declare(batch={"records": 100, "every": "0s"})

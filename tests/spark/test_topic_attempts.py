@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
 
@@ -13,7 +12,7 @@ from fencepost.kafka.topic_reader import read_committed
 from fencepost.kafka.topics import describe_topic
 from fencepost.lab.crash import CrashAction, CrashPoint, standing, visits
 from fencepost.lab.proxy import Action, Api, Direction, Rule
-from fencepost.lab.scenarios.field import Field, opened
+from fencepost.lab.scenarios.field import Field
 from fencepost.local import Stack
 from fencepost.local.stack import Node
 from fencepost.machine import process
@@ -32,13 +31,6 @@ PROOF = pytest.mark.proof
 @pytest.fixture
 def flow(stack: Stack, tmp_path: Path) -> TopicFlow:
     return TopicFlow(stack, tmp_path)
-
-
-@pytest.fixture(scope="module")
-def field() -> Iterator[Field]:
-    """Brokers behind proxies."""
-    with opened() as field:
-        yield field
 
 
 def test_attempts_that_fail_before_and_after_their_commit_land_once(flow: TopicFlow, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_a_driver_that_stood_still_while_another_took_over_is_fenced(
     flow.assert_exact(8_100)
 
 
+@PROOF
 @pytest.mark.timeout(900)
 def test_control_the_sink_of_spark_doubles_what_a_killed_driver_had_written(flow: TopicFlow, tmp_path: Path) -> None:
     flow.produce(FIRST)

@@ -1,0 +1,38 @@
+"""The gate and the proofs run every test file, and each of them once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import gate
+
+ROOT = gate.TESTS.parent
+
+
+def _collected(words: Sequence[str]) -> set[Path]:
+    """The files that pytest takes of these words."""
+    roots = [ROOT / word for word in words if not word.startswith("--")]
+    found = {file for root in roots for file in ([root] if root.is_file() else root.rglob("test_*.py"))}
+    for word in words:
+        option, _, value = word.partition("=")
+        if option == "--ignore-glob":
+            found -= {file for file in found if file.match(value)}
+        elif option == "--ignore":
+            found -= {file for file in found if file.is_relative_to(ROOT / value)}
+    return found
+
+
+@pytest.mark.parametrize("groups", [gate.GROUPS, gate.PROOFS], ids=["gate", "proofs"])
+def test_every_file_is_in_one_group(groups: Sequence[Sequence[str]]) -> None:
+    times = Counter(file for group in groups for file in _collected(gate.words(group, groups)))
+    assert {file.relative_to(ROOT): count for file, count in times.items() if count > 1} == {}
+    assert set(gate.TESTS.rglob("test_*.py")) - times.keys() == set()
+
+
+def test_every_pattern_stands_for_a_file() -> None:
+    patterns = [suite for group in gate.GROUPS for suite in group if suite.endswith(".py")]
+    assert [pattern for pattern in patterns if not list(gate.TESTS.glob(pattern))] == []
