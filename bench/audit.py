@@ -10,7 +10,6 @@ means that ours is faster. `growth_*` is our time per row at that size over the 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -23,6 +22,9 @@ from uuid import uuid4
 
 import psutil
 from pyspark.sql import SparkSession
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.support.comparing import interleaved, note, ratio, show
 
 from fencepost.audit.audit import audit_with
 from fencepost.audit.engines.duckdb import DuckEngine, open_duck
@@ -107,24 +109,6 @@ def in_spark(path: str) -> str:
     return f"parquet.`{path}`"
 
 
-def compare(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Every round runs each once, in an order that rotates; the first round warms up and is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    names = list(contenders)
-    for number in range(rounds + 1):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            took = contenders[name]()
-            if number:
-                times[name].append(took)
-        if number:
-            note(f"round {number} of {rounds}: " + ", ".join(f"{name} {times[name][-1]:.2f} s" for name in names))
-    return times
-
-
-def ratio(times: dict[str, list[float]], name: str, against: str) -> float:
-    return round(statistics.median(a / b for a, b in zip(times[name], times[against], strict=True)), 2)
-
-
 def resident() -> int:
     """Of this process and everything that it started."""
     own = psutil.Process()
@@ -169,16 +153,12 @@ def through_kafka(spark: SparkEngine, records: int, rounds: int) -> dict[str, fl
             assert not found.totals, found.totals
             return perf_counter() - started
 
-        times = compare({"python": python, "spark": lambda: timed(SparkLoader(spark, kafka, headers=True))}, rounds)
+        times = interleaved({"python": python, "spark": lambda: timed(SparkLoader(spark, kafka, headers=True))}, rounds)
         note(
             f"{records:,} records through Kafka: "
             + ", ".join(f"{n} {statistics.median(t):.1f} s" for n, t in times.items())
         )
         return {"kafka_spark_over_python": ratio(times, "spark", "python")}
-
-
-def note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -198,7 +178,7 @@ def main() -> None:
         spark = SparkEngine(opened.enter_context(open_session("bench", {"spark.master": "local[2]"})))
         duck = opened.enter_context(open_duck())
         data = Rows(spark.spark, folder, rows)
-        times = compare(
+        times = interleaved(
             {
                 "ours_spark": lambda: ours(spark, data, in_spark),
                 "spark_anti_join": lambda: spark_anti_join(spark, data),
@@ -216,11 +196,7 @@ def main() -> None:
         if kafka:
             ratios |= through_kafka(spark, kafka, 2)
     result: dict[str, Any] = {"rows": rows, "rounds": rounds, "ratios": ratios}
-    if given.format == "json":
-        print(json.dumps(result))
-    else:
-        for name, value in ratios.items():
-            print(f"{name:40} {value}")
+    show(result, given.format)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ Time runs from the first record in hand to the last one done: a group takes seco
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -24,12 +23,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 from confluent_kafka import Consumer, Producer
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.support.comparing import PARTITIONS, arguments, filled, interleaved, note, ratio, show
 
 from fencepost.engines.listener import BatchDone, News
 from fencepost.engines.python.commits import Commit
@@ -39,11 +42,9 @@ from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.topics import TopicRequest, create_topic, end_offsets
 from fencepost.local import Stack
-from fencepost.producing.sending import Event, send
 from fencepost.run.consume import run_handler
 from fencepost.run.pipeline import Pipeline
 
-PARTITIONS = 4
 BATCH = 10_000
 STYLES: list[tuple[str, Commit, Per | float]] = [
     ("at-most-once", Commit.SYNC, Per.BATCH),
@@ -246,20 +247,12 @@ def compare(bench: Bench, rounds: int) -> tuple[dict[str, float], dict[str, int]
         "naive": bench.naive,
         **{f"{word} {commit} per {_per(per)}": partial(bench.style, word, commit, per) for word, commit, per in STYLES},
     }
-    rates: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(-1, rounds):  # the first one warms up
-        names = list(contenders)
-        order = names[number % len(names) :] + names[: number % len(names)]
-        found = {name: contenders[name]() for name in order}
-        note(f"round {number + 1} of {rounds}: " + ", ".join(f"{name} {found[name]:,.0f}/s" for name in names))
-        for name in names if number >= 0 else []:
-            rates[name].append(found[name])
+    rates = interleaved(contenders, rounds, "{:,.0f}/s")
     return _ratios(rates), {name: round(statistics.median(found)) for name, found in rates.items()}
 
 
 def _ratios(rates: dict[str, list[float]]) -> dict[str, float]:
-    def over(one: str, other: str) -> float:
-        return round(statistics.median(a / b for a, b in zip(rates[one], rates[other], strict=True)), 3)
+    over = partial(ratio, rates)
 
     return {
         "into_postgres_over_naive": over("into postgres", "naive"),
@@ -281,44 +274,19 @@ def opened(records: int) -> Iterator[Bench]:
         yield Bench(stack, filled(stack, records), filled(stack, SLOW), records)
 
 
-def filled(stack: Stack, records: int) -> str:
-    topic = f"bench-{uuid4().hex[:8]}"
-    kafka = {"bootstrap.servers": stack.bootstrap_servers}
-    create_topic(Cluster(kafka), TopicRequest(topic, PARTITIONS))
-    body = "x" * 100
-    events = (Event(f"{number} {body}".encode(), partition=number % PARTITIONS) for number in range(records))
-    sent = send(kafka, topic, events)
-    assert sent.all_acked, sent
-    return topic
-
-
-def note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="50,000 records, two rounds")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--memory", action="store_true", help="also the peak memory at five times as many records")
-    given = parser.parse_args()
+    given = arguments(__doc__, "50,000 records, two rounds", memory=True).parse_args()
     records, rounds = (50_000, 2) if given.quick else (given.records, given.rounds)
     result: dict[str, Any] = {"records": records, "rounds": rounds}
     with opened(records) as bench:
-        note(f"{records:,} records of about 107 bytes in {PARTITIONS} partitions")
+        note(f"{records:,} records of about 120 bytes in {PARTITIONS} partitions")
         result["ratios"], result["records_per_second"] = compare(bench, rounds)
         if given.memory:
             five = Bench(bench.stack, filled(bench.stack, 5 * records), bench.short, 5 * records)
             once, five_times = bench.memory(), five.memory()
             note(f"peak {once >> 10:,} MiB, at five times as many {five_times >> 10:,} MiB")
             result["ratios"]["peak_memory_at_5x"] = round(five_times / once, 2)
-    if given.format == "json":
-        print(json.dumps(result))
-        return
-    for name, ratio in result["ratios"].items():
-        print(f"{name:40} {ratio}")
+    show(result, given.format)
 
 
 if __name__ == "__main__":

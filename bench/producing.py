@@ -13,8 +13,6 @@ Ratios are medians over interleaved rounds of one run; 1 is as fast as what it i
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import statistics
 import subprocess
@@ -32,6 +30,9 @@ from zlib import crc32
 
 from confluent_kafka import KafkaError, Message
 from confluent_kafka import Producer as Driver
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.support.comparing import arguments, interleaved, note, ratio, show
 
 from fencepost import Producer
 from fencepost.kafka.client import Cluster
@@ -209,19 +210,10 @@ def compare(bench: Bench, rounds: int) -> tuple[dict[str, float], dict[str, floa
         "bare_without_headers": lambda: bench.bare(headers=False),
         "kafka_tool": bench.kafka_tool,
     }
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    bench.ours("acks all")  # warm
-    for number in range(rounds):
-        names = list(contenders)
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            times[name].append(contenders[name]())
-        note(f"round {number + 1} of {rounds}: " + ", ".join(f"{name} {times[name][-1]:.2f} s" for name in names))
+    times = interleaved(contenders, rounds)
     over = {name: ("acks all", name) for name in contenders if name not in ("acks all", "bare", "bare_without_headers")}
     over |= {"ours_over_bare": ("bare", "acks all"), "headers": ("bare_without_headers", "bare")}
-    ratios = {
-        name: round(statistics.median(a / b for a, b in zip(times[one], times[other], strict=True)), 2)
-        for name, (one, other) in over.items()
-    }
+    ratios = {name: ratio(times, one, other) for name, (one, other) in over.items()}
     return ratios, {name: round(len(bench.events) / statistics.median(found)) for name, found in times.items()}
 
 
@@ -247,17 +239,9 @@ def opened(records: int, size: int) -> Iterator[Bench]:
         yield Bench(kafka, topic, [Event(b"x" * size)] * records, Path(folder))
 
 
-def note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="20,000 records, two rounds")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
-    parser.add_argument("--records", type=int, default=400_000)
+    parser = arguments(__doc__, "20,000 records, two rounds", records=400_000)
     parser.add_argument("--size", type=int, default=100, help="bytes of a record's value")
-    parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     records, rounds = (20_000, 2) if given.quick else (given.records, given.rounds)
     with opened(records, given.size) as bench:
@@ -265,12 +249,8 @@ def main() -> None:
         ratios, speeds = compare(bench, rounds)
         result: dict[str, Any] = {"records": records, "rounds": rounds, "ratios": ratios, "records_per_second": speeds}
         result["latency_ms"] = latency_table(bench, min(records, 10_000))
-    if given.format == "json":
-        print(json.dumps(result))
-        return
-    for name, ratio in result["ratios"].items():
-        print(f"{name:24} {ratio}")
-    for name, speed in result["records_per_second"].items():
+    show(result, given.format)
+    for name, speed in result["records_per_second"].items() if given.format == "text" else ():
         p50, p99 = result["latency_ms"].get(name, (None, None))
         print(f"{name:24} {speed:>9,} records/s" + (f"   p50 {p50} ms, p99 {p99} ms" if p50 else ""))
 

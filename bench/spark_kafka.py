@@ -4,18 +4,16 @@ Every round runs each contender once over the same topic, with the same settings
 order that rotates. A ratio is the median over the rounds of (the other's time / the fenced time): more than 1 means
 that the fenced path is faster. Those of batches of 1,000 rows are the fenced time / the other's: less is better.
 
-    python -m bench.spark_kafka [--quick] [--format json] [--records N] [--rounds N] [--memory]
+    python bench/spark_kafka.py [--quick] [--format json] [--records N] [--rounds N] [--memory]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
@@ -23,8 +21,10 @@ from typing import Any
 from uuid import uuid4
 
 import psutil
-from bench.spark_postgres import CHECKPOINTS, PARTITIONS, PeakMemory, note
 from pyspark.sql import SparkSession
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.support.comparing import PARTITIONS, against, arguments, filled, interleaved, memory_at_5x, note, show, usual
 
 from fencepost.engines.spark.session import FIXED, open_session
 from fencepost.engines.spark.source import KafkaSource
@@ -35,11 +35,11 @@ from fencepost.kafka.topic_reader import read_committed
 from fencepost.kafka.topics import TopicRequest, create_topic, delete_topic
 from fencepost.local import Stack
 from fencepost.model import TopicPartition
-from fencepost.producing.sending import Event, send
 from fencepost.sinks.kafka.kind import KIND
 from fencepost.spec import PipelineSpec
 
 TUNED = {"kafka.linger.ms": "20", "kafka.batch.size": str(256 << 10), "kafka.compression.type": "lz4"}
+CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 DEFAULT_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
 
 
@@ -51,7 +51,10 @@ class Bench:
     spark: SparkSession
     topic: str
     records: int
-    others: set[int]  # processes that are not the job's
+
+    def over(self, topic: str, records: int) -> Bench:
+        """The same over another topic."""
+        return replace(self, topic=topic, records=records)
 
     @property
     def kafka(self) -> dict[str, str]:
@@ -148,24 +151,11 @@ def compare(bench: Bench, rounds: int) -> dict[str, float]:
         "spark_sink": lambda: sum(bench.own_sink()),
         "spark_sink_tuned": lambda: sum(bench.own_sink(settings=TUNED)),
     }
-    for contender in contenders.values():  # warm: classes loaded, code compiled, workers forked
-        contender()
-    ratios: dict[str, list[float]] = {name: [] for name in contenders if name != "fenced"}
-    for number in range(rounds):
-        names = list(contenders)
-        order = names[number % len(names) :] + names[: number % len(names)]
-        times = {name: contenders[name]() for name in order}
-        note(f"round {number + 1} of {rounds}: " + ", ".join(f"{name} {times[name]:.2f} s" for name in names))
-        for name, found in ratios.items():
-            found.append(times[name] / times["fenced"])
-    return {name: round(statistics.median(found), 3) for name, found in ratios.items()}
+    return against(interleaved(contenders, rounds), "fenced")
 
 
 def small_batches(bench: Bench, size: int) -> dict[str, float]:
-    """Medians of all but the first."""
-    fenced, own, empty = (
-        statistics.median(times[1:] or times) for times in (bench.fenced(size), bench.own_sink(size), bench.empty(size))
-    )
+    fenced, own, empty = map(usual, (bench.fenced(size), bench.own_sink(size), bench.empty(size)))
     note(f"a batch of {size:,}: fenced {fenced:.3f} s, Spark's sink {own:.3f} s, empty foreachBatch {empty:.3f} s")
     return {
         "batch_of_1000_over_spark_sink": round(fenced / own, 2),
@@ -173,51 +163,22 @@ def small_batches(bench: Bench, size: int) -> dict[str, float]:
     }
 
 
-def _bench(stack: Stack, spark: SparkSession, records: int, others: set[int]) -> Bench:
-    topic = f"bench-{uuid4().hex[:8]}"
-    kafka = {"bootstrap.servers": stack.bootstrap_servers}
-    with Cluster(kafka) as cluster:
-        create_topic(cluster, TopicRequest(topic, PARTITIONS))
-    body = "x" * 100
-    events = (
-        Event(f'{{"id": {number}, "body": "{body}"}}'.encode(), key=str(number).encode(), partition=number % PARTITIONS)
-        for number in range(records)
-    )
-    sent = send(kafka, topic, events)
-    assert sent.all_acked, sent
-    return Bench(stack, spark, topic, records, others)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="20,000 records, two rounds")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--memory", action="store_true", help="also the peak memory at five times as many records")
-    given = parser.parse_args()
-    records, rounds = (20_000, 2) if given.quick else (given.records, given.rounds)
+    given = arguments(__doc__, "20,000 records, two rounds", memory=True).parse_args()
+    records, rounds, few = (20_000, 2, 6_000) if given.quick else (given.records, given.rounds, 30_000)
     result: dict[str, Any] = {"records": records, "rounds": rounds}
     with Stack.temporary() as stack:
         others = {process.pid for process in psutil.Process().children()}
         with open_session("bench", {"spark.master": "local[2]"}) as spark:
-            bench = _bench(stack, spark, records, others)
+            bench = Bench(stack, spark, filled(stack, records), records)
             note(f"{records:,} records of about 120 bytes in {PARTITIONS} partitions")
-            result["ratios"] = compare(bench, rounds)
-            small = _bench(stack, spark, 6_000 if given.quick else 30_000, others)
-            result["ratios"] |= small_batches(small, 1_000)
+            ratios = compare(bench, rounds)
+            ratios |= small_batches(bench.over(filled(stack, few), few), 1_000)
             if given.memory:
-                with PeakMemory(others) as one:
-                    bench.fenced()
-                five = _bench(stack, spark, 5 * records, others)
-                with PeakMemory(others) as five_times:
-                    five.fenced()
-                result["ratios"]["peak_memory_at_5x"] = round(five_times.peak / one.peak, 2)
-    if given.format == "json":
-        print(json.dumps(result))
-    else:
-        for name, ratio in result["ratios"].items():
-            print(f"{name:40} {ratio}")
+                five = bench.over(filled(stack, 5 * records), 5 * records)
+                ratios["peak_memory_at_5x"] = memory_at_5x(others, bench.fenced, five.fenced)
+            result["ratios"] = ratios
+    show(result, given.format)
 
 
 if __name__ == "__main__":

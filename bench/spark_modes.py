@@ -13,9 +13,6 @@ foreachPartition, or by our own COPY of Arrow batches, which leaves the merge al
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -30,8 +27,8 @@ from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame, Row
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from bench.spark_postgres import PARTITIONS, Bench, UnfencedWriter, _password, note, opened
+from bench.spark_postgres import Bench, UnfencedWriter, _password, opened
+from bench.support.comparing import PARTITIONS, arguments, interleaved, note, ratio, show
 
 from fencepost.engines.spark.stream import BatchStream
 from fencepost.engines.spark.transform import Transform
@@ -156,40 +153,22 @@ def compare(bench: Bench, rounds: int) -> dict[str, float]:
         for how in (modes.by_jdbc, modes.by_psycopg, modes.by_arrow):
             name = f"staged_{how.__name__}_over_{mode}"
             contenders[name] = lambda mode=mode, how=how: modes.recipe(mode, how)  # type: ignore[misc]
-    for contender in contenders.values():  # warm: classes loaded, code compiled, workers forked
-        contender()
-    ratios: dict[str, list[float]] = {}
-    for number in range(rounds):
-        names = list(contenders)
-        order = names[number % len(names) :] + names[: number % len(names)]
-        times = {name: contenders[name]() for name in order}
-        note(f"round {number + 1} of {rounds}: " + ", ".join(f"{name} {times[name]:.2f} s" for name in names))
-        ratios.setdefault("staged_over_direct", []).append(times["staged"] / times["append"])
-        for mode in (Mode.UPSERT, Mode.DEDUPE):
-            ratios.setdefault(f"{mode}_over_append", []).append(times[mode.value] / times["append"])
-            for name in names:
-                if name.endswith(f"_over_{mode}"):
-                    ratios.setdefault(name, []).append(times[name] / times[mode.value])
-    return {name: round(statistics.median(found), 3) for name, found in ratios.items()}
+    found = interleaved(contenders, rounds)
+    ratios = {"staged_over_direct": ratio(found, "staged", "append")}
+    for mode in (Mode.UPSERT, Mode.DEDUPE):
+        ratios[f"{mode}_over_append"] = ratio(found, mode.value, "append")
+        ratios |= {name: ratio(found, name, mode.value) for name in found if name.endswith(f"_over_{mode}")}
+    return ratios
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="40,000 records, two rounds")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
+    given = arguments(__doc__, "40,000 records, two rounds").parse_args()
     records, rounds = (40_000, 2) if given.quick else (given.records, given.rounds)
     result: dict[str, Any] = {"records": records, "rounds": rounds}
     with opened(records) as bench:
         note(f"{records:,} records of about 120 bytes in {PARTITIONS} partitions, every key twice")
         result["ratios"] = compare(bench, rounds)
-    if given.format == "json":
-        print(json.dumps(result))
-    else:
-        for name, ratio in result["ratios"].items():
-            print(f"{name:40} {ratio}")
+    show(result, given.format)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,8 @@ rounds of (the other's time / the fenced time): more than 1 means that the fence
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -29,15 +25,15 @@ import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame, SparkSession
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.support.comparing import PARTITIONS, against, arguments, filled, interleaved, memory_at_5x, note, show, usual
+
 from fencepost.engines.spark.session import FIXED, open_session
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.engines.spark.stream import BatchStream
 from fencepost.engines.spark.transform import Transform, resolve
-from fencepost.kafka.client import Cluster
-from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
 from fencepost.model import TopicPartition
-from fencepost.producing.sending import Event, send
 from fencepost.sinks.postgres import PostgresSettings, PostgresStore
 from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import columns_for
@@ -45,7 +41,6 @@ from fencepost.sinks.postgres.connection import transaction
 from fencepost.sinks.postgres.kind import KIND
 from fencepost.spec import PipelineSpec
 
-PARTITIONS = 4
 SQL = "SELECT offset AS id, CAST(value AS string) AS body{carried} FROM events"
 CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -59,6 +54,10 @@ class Bench:
     topic: str
     records: int
     others: set[int]  # processes that are not the job's
+
+    def over(self, topic: str, records: int) -> Bench:
+        """The same over another topic."""
+        return replace(self, topic=topic, records=records)
 
     def spec(self, table: str, provenance: bool = False) -> PipelineSpec:
         carried = ", _from" if provenance else ""
@@ -175,7 +174,7 @@ class Bench:
         spec = self.spec("bench_small")
         fenced = self._fenced(spec, size)
         empty = self._stream(self.transform(spec, size), lambda _: None, default)
-        return statistics.median(fenced[1:]) / statistics.median(empty[1:])
+        return usual(fenced) / usual(empty)
 
 
 @dataclass
@@ -211,46 +210,7 @@ def compare(bench: Bench, rounds: int) -> dict[str, float]:
         "unfenced": bench.unfenced,
         "with_provenance": lambda: bench.fenced(provenance=True),
     }
-    for contender in contenders.values():  # warm: classes loaded, code compiled, workers forked
-        contender()
-    ratios: dict[str, list[float]] = {name: [] for name in contenders if name != "fenced"}
-    for number in range(rounds):
-        names = list(contenders)
-        order = names[number % len(names) :] + names[: number % len(names)]
-        times = {name: contenders[name]() for name in order}
-        note(f"round {number + 1} of {rounds}: " + ", ".join(f"{name} {times[name]:.2f} s" for name in names))
-        for name, found in ratios.items():
-            found.append(times[name] / times["fenced"])
-    return {name: round(statistics.median(found), 3) for name, found in ratios.items()}
-
-
-class PeakMemory:
-    """The largest resident size of driver and workers, sampled while the block runs; brokers and database left out."""
-
-    def __init__(self, others: set[int]) -> None:
-        self._others = others
-
-    def __enter__(self) -> PeakMemory:
-        self.peak, self._over = 0, threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        own = psutil.Process()
-        while not self._over.wait(0.1):
-            total = 0
-            for process in (own, *own.children(recursive=True)):
-                try:
-                    if not self._others & {process.pid, *(parent.pid for parent in process.parents())}:
-                        total += process.memory_info().rss
-                except psutil.NoSuchProcess:
-                    continue
-            self.peak = max(self.peak, total)
+    return against(interleaved(contenders, rounds), "fenced")
 
 
 @contextmanager
@@ -258,55 +218,23 @@ def opened(records: int) -> Iterator[Bench]:
     with Stack.temporary() as stack:
         others = {process.pid for process in psutil.Process().children()}
         with open_session("bench", {"spark.master": "local[2]"}) as spark:
-            yield _bench(stack, spark, records, others)
-
-
-def _bench(stack: Stack, spark: SparkSession, records: int, others: set[int]) -> Bench:
-    topic = f"bench-{uuid4().hex[:8]}"
-    kafka = {"bootstrap.servers": stack.bootstrap_servers}
-    create_topic(Cluster(kafka), TopicRequest(topic, PARTITIONS))
-    body = "x" * 100
-    events = (
-        Event(f'{{"id": {number}, "body": "{body}"}}'.encode(), partition=number % PARTITIONS)
-        for number in range(records)
-    )
-    sent = send(kafka, topic, events)
-    assert sent.all_acked, sent
-    return Bench(stack, spark, topic, records, others)
-
-
-def note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+            yield Bench(stack, spark, filled(stack, records), records, others)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="20,000 records, two rounds")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--memory", action="store_true", help="also the peak memory at five times as many records")
-    given = parser.parse_args()
-    records, rounds = (20_000, 2) if given.quick else (given.records, given.rounds)
+    given = arguments(__doc__, "20,000 records, two rounds", memory=True).parse_args()
+    records, rounds, few = (20_000, 2, 4_000) if given.quick else (given.records, given.rounds, 30_000)
     result: dict[str, Any] = {"records": records, "rounds": rounds}
     with opened(records) as bench:
         note(f"{records:,} records of about 120 bytes in {PARTITIONS} partitions")
-        result["ratios"] = compare(bench, rounds)
-        small = _bench(bench.stack, bench.spark, 4_000 if given.quick else 30_000, bench.others)
-        result["ratios"]["batch_of_1000_over_empty_foreachBatch"] = round(small.small_batches(1_000), 2)
+        ratios = compare(bench, rounds)
+        small = bench.over(filled(bench.stack, few), few)
+        ratios["batch_of_1000_over_empty_foreachBatch"] = round(small.small_batches(1_000), 2)
         if given.memory:
-            with PeakMemory(bench.others) as one:
-                bench.fenced()
-            five = _bench(bench.stack, bench.spark, 5 * records, bench.others)
-            with PeakMemory(bench.others) as five_times:
-                five.fenced()
-            note(f"peak {one.peak >> 20:,} MiB, at five times as many {five_times.peak >> 20:,} MiB")
-            result["ratios"]["peak_memory_at_5x"] = round(five_times.peak / one.peak, 2)
-    if given.format == "json":
-        print(json.dumps(result))
-    else:
-        for name, ratio in result["ratios"].items():
-            print(f"{name:40} {ratio}")
+            five = bench.over(filled(bench.stack, 5 * records), 5 * records)
+            ratios["peak_memory_at_5x"] = memory_at_5x(bench.others, bench.fenced, five.fenced)
+        result["ratios"] = ratios
+    show(result, given.format)
 
 
 if __name__ == "__main__":
