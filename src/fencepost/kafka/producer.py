@@ -121,9 +121,12 @@ class Client:
     def connect(self, topic: str) -> None:
         """Wait for a broker, and for where the topic is. Whatever is wrong is told by what comes next.
 
-        The driver looks for the coordinator at once; where no broker is connected yet, half a second later.
+        The driver looks for the coordinator at once; where no broker is connected, half a second later. It drops the
+        connection over which it learned the brokers' names, so the second question is the one that a broker answers
+        who stays connected.
         """
         with suppress(KafkaException):
+            self._driver.list_topics(topic, timeout=CALL_SECONDS)
             self._driver.list_topics(topic, timeout=CALL_SECONDS)
 
     def begin(self) -> None:
