@@ -86,14 +86,16 @@ def letter(**parts: Any) -> pa.RecordBatch:
 
 
 def test_a_letter_is_the_record_as_it_was_behind_two_headers_of_ours() -> None:
-    ((value, key, topic, headers, partition, time),) = letter_records(letter(), "dead")
+    (letters,) = letter_records(letter(), "dead")
+    ((value, key, topic, headers, partition, time),) = zip(*letters, strict=True)
     assert (value, key, topic, partition, time) == (b"\xff", b"k", "dead", None, 1_769_817_600_000)
     assert headers == [(REASON, b"not JSON"), (ORIGIN, b"orders/3/12/0"), (ORIGIN, b"older/0/1/0"), ("h", None)]
 
 
 def test_a_letter_of_nothing_with_a_long_story() -> None:
     nothing = letter(key=None, value=None, headers=None, timestamp=None, _dead="é" * 5_000)
-    ((value, key, _, headers, _, time),) = letter_records(nothing, "dead")
+    (letters,) = letter_records(nothing, "dead")
+    ((value, key, _, headers, _, time),) = zip(*letters, strict=True)
     assert (value, key, time) == (None, None, 0)
     assert headers == [(REASON, ("é" * LONGEST_REASON).encode()), (ORIGIN, b"orders/3/12/0")]
 

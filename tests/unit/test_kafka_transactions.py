@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,11 +18,18 @@ class Saying:
     commit_says: FencepostError | None = None
     abort_says: FencepostError | None = None
     was_repeated = False
+    made: ClassVar[list[Saying]] = []
 
     def __init__(self, _settings: Any) -> None:
-        self.closed = False
+        self.closed = self.connected = self.began = False
+        self.made.append(self)
 
-    def begin(self) -> None: ...
+    def connect(self, _topic: str) -> None:
+        self.connected = True
+
+    def begin(self) -> None:
+        self.began = True
+
     def begin_transaction(self) -> None: ...
 
     def commit(self) -> None:
@@ -42,7 +49,8 @@ class Saying:
 
 @pytest.fixture
 def says(monkeypatch: pytest.MonkeyPatch) -> type[Saying]:
-    class Told(Saying): ...
+    class Told(Saying):
+        made: ClassVar[list[Saying]] = []
 
     monkeypatch.setattr(transactions, "Client", Told)
     return Told
@@ -101,3 +109,25 @@ def test_after_an_abort_the_client_stays_only_where_it_is_kept(says: type[Saying
     with pytest.raises(Unreachable):
         producer.abort(keep=True)
     assert producer.client is None
+
+
+def test_who_is_connected_beforehand_takes_the_id_and_nothing_before(says: type[Saying]) -> None:
+    producer = TransactionalProducer({}, "out")
+    producer.connect()
+    producer.connect()
+    assert producer.client is None
+    client: Any = producer.take()
+    assert says.made == [client]
+    assert (client.connected, client.began, client.closed) == (True, True, False)
+    producer.connect()  # it is taken already
+    assert says.made == [client]
+
+
+def test_who_was_connected_and_takes_nothing_is_closed(says: type[Saying]) -> None:
+    producer = TransactionalProducer({}, "out")
+    producer.connect()
+    producer.drop()
+    (client,) = says.made
+    assert (client.connected, client.began, client.closed) == (True, False, True)
+    producer.take()
+    assert len(says.made) == 2

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from fencepost.rows import spool
 from fencepost.rows.spool import read_ahead
 
 
@@ -14,6 +15,7 @@ def batch(*values: object) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"value": pa.array(values)})
 
 
+@pytest.mark.parametrize("in_memory", [0, 30, spool.IN_MEMORY])
 @pytest.mark.parametrize(
     "parts",
     [
@@ -23,7 +25,8 @@ def batch(*values: object) -> pa.RecordBatch:
         [batch(1), batch("other"), batch("columns"), batch(2)],
     ],
 )
-def test_they_are_the_same(parts: list[pa.RecordBatch]) -> None:
+def test_they_are_the_same(parts: list[pa.RecordBatch], in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "IN_MEMORY", in_memory)
     found = list(read_ahead(iter(parts)))
     assert [one.to_pylist() for one in found] == [one.to_pylist() for one in parts]
 

@@ -16,10 +16,26 @@ in. Then committed, aborted or in doubt:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Thread
 from typing import Any
 
 from fencepost.errors import Fenced, FencepostError, Unknown
 from fencepost.kafka.producer import Aborting, Client
+
+
+class Connecting:
+    """A client that looks for its brokers in a thread of its own, where it is known what will be written to."""
+
+    def __init__(self, client: Client, topic: str) -> None:
+        self.client = client
+        self._thread: Thread | None = None
+        if topic:
+            self._thread = Thread(target=client.connect, args=(topic,), name="fencepost-connecting", daemon=True)
+            self._thread.start()
+
+    def wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
 
 
 class TransactionalProducer:
@@ -30,16 +46,23 @@ class TransactionalProducer:
         self._settings = settings
         self._topic = topic
         self._ended = False  # has the client ended a transaction already?
+        self._next: Connecting | None = None  # who will hold it
         self.client: Client | None = None  # None: free
         self.in_doubt = False  # nobody can tell whether the last commit got through: taking the id decides it
 
+    def connect(self) -> None:
+        """Begin to connect who will take the id. Takes nothing, and waits for nothing."""
+        if self.client is None and self._next is None:
+            self._next = Connecting(Client(self._settings), self._topic)
+
     def take(self) -> Client:
         """On return the previous owner is fenced, and its open transaction is committed or aborted."""
-        self.drop()
-        client = Client(self._settings)
+        if self.client is not None:
+            self.drop()
+        connecting, self._next = self._next or Connecting(Client(self._settings), self._topic), None
+        client = connecting.client
         try:
-            if self._topic:
-                client.connect(self._topic)
+            connecting.wait()
             client.begin()
         except BaseException:
             client.close()
@@ -85,8 +108,12 @@ class TransactionalProducer:
     def drop(self) -> None:
         """Free: end the client. A transaction that is open is aborted, now or by whoever takes the id next."""
         client, self.client = self.client, None
+        connecting, self._next = self._next, None
         if client is not None:
             client.close()
+        if connecting is not None:
+            connecting.wait()  # a client that is in use must not be closed
+            connecting.client.close()
 
     def _commit(self, client: Client) -> None:
         try:

@@ -1,13 +1,15 @@
-"""Rows that are read to their end before the first of them is used, by way of a file that has no name."""
+"""Rows that are read to their end before the first of them is used; where they are many, by way of a nameless file."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from typing import IO
 
 import pyarrow as pa
+
+IN_MEMORY = 32 << 20  # bytes that cost no file
 
 
 class Spooled(Iterator[pa.RecordBatch]):
@@ -26,10 +28,15 @@ def read_ahead(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _spooled(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    first = list(islice(rows, 2))
-    if len(first) < 2:  # a small batch costs no file
-        return iter(first)
-    parts = groupby(chain(first, rows), key=lambda part: part.schema)  # a file holds one schema
+    held, size = [], 0
+    for part in rows:
+        held.append(part)
+        size += part.nbytes
+        if size > IN_MEMORY:
+            break
+    else:
+        return iter(held)
+    parts = groupby(chain(held, rows), key=lambda part: part.schema)  # a file holds one schema
     files = [_written(schema, same) for schema, same in parts]
     return chain.from_iterable(map(pa.ipc.open_stream, files))
 

@@ -47,6 +47,10 @@ class FencedProducer:
         """What was read, or committed, since the producer was taken."""
         self._stored, self._known = stored, True
 
+    def connect(self) -> None:
+        """Begin to connect who will take it, if nobody has it here."""
+        self._producer.connect()
+
     def take(self) -> None:
         """On return the previous owner is fenced, and its open transaction is committed or aborted."""
         self._forget()

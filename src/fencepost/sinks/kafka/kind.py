@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from fencepost.sinks.handlers import Output
 from fencepost.sinks.kafka.demo import DEMO
 from fencepost.sinks.kafka.last_records import COLUMNS, last_records
 from fencepost.sinks.kafka.options import KafkaOptions
-from fencepost.sinks.kafka.outputs import ORIGIN, Record, kept_time, require_types
+from fencepost.sinks.kafka.outputs import ORIGIN, Records, kept_time, require_types
 from fencepost.sinks.kafka.settings import KafkaSettings
 from fencepost.sinks.kafka.store import KafkaStore
 from fencepost.sinks.kind import Fit, SinkJob
@@ -151,12 +150,17 @@ def _settings(job: SinkJob) -> KafkaSettings:
     )
 
 
-def _as_they_came(messages: list[Message], origins: bool) -> Iterator[Record]:
-    parts = (map(Message.value, messages), map(Message.key, messages), repeat(None))
-    headers: Iterator[Any] = map(Message.headers, messages)
-    own = map(_origin, messages, headers) if origins else headers
-    times = (kept_time(message.timestamp()[1]) for message in messages)
-    return zip(*parts, own, repeat(None), times, strict=False)
+def _as_they_came(messages: list[Message], origins: bool) -> Iterator[Records]:
+    nothing = [None] * len(messages)
+    headers: list[Any] = list(map(Message.headers, messages))
+    yield Records(
+        list(map(Message.value, messages)),
+        list(map(Message.key, messages)),
+        nothing,
+        list(map(_origin, messages, headers)) if origins else headers,
+        nothing,
+        [kept_time(message.timestamp()[1]) for message in messages],
+    )
 
 
 def _origin(message: Message, headers: list[Any] | None) -> list[Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fencepost.model import Span, TopicPartition
 from fencepost.rows.dead_letters import are_dead
-from fencepost.sinks.kafka.outputs import ORIGIN, Record, kept_time
+from fencepost.sinks.kafka.outputs import ORIGIN, Record, Records, by_field, kept_time
 
 REASON = "fencepost.reason"  # the header that says why a record was not delivered
 LONGEST_REASON = 1_000  # characters: what is added to a record must not make it too large
@@ -39,8 +39,12 @@ def apart(rows: Any) -> tuple[pa.RecordBatch | None, Any]:
     return None, chain([first], parts)
 
 
-def letter_records(letters: pa.RecordBatch | None, topic: str) -> Iterable[Record]:
+def letter_records(letters: pa.RecordBatch | None, topic: str) -> Iterable[Records]:
     """For this topic."""
+    return by_field(_records(letters, topic))
+
+
+def _records(letters: pa.RecordBatch | None, topic: str) -> Iterator[Record]:
     for letter in letters.to_pylist() if letters is not None else ():
         place = f"{letter['topic']}/{letter['partition']}/{letter['offset']}/0"
         own = [(one["key"], one["value"]) for one in letter["headers"] or ()]

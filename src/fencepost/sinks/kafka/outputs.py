@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import repeat
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,14 +16,30 @@ ORIGIN = "fencepost.from"  # the header that says of what an output was made: to
 PROVENANCE = ("_topic", "_partition", "_offset", "_n")
 COLUMNS = ("value", "key", "topic", "headers", "partition", "timestamp")
 _PART = 10_000  # rows that are Python objects at one time
+_FEW = 1_000  # outputs of somebody's function
 
 # As the fields of `Output`, and the time in milliseconds, 0 for now
 Record = tuple[bytes | None, bytes | None, str | None, list[Any] | None, int | None, int]
 Rows = Iterator[pa.RecordBatch]
 
 
+class Records(NamedTuple):
+    """Some records, field by field: no object for each is made on the way to the driver."""
+
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
+    topics: Sequence[str | None]
+    headers: Sequence[list[Any] | None]
+    partitions: Sequence[int | None]
+    times: Sequence[int]
+
+    def part(self, start: int, end: int) -> Records:
+        fields: list[Any] = [field[start:end] for field in self]
+        return Records(*fields)
+
+
 Outputs = Callable[[Any], Iterable[Output]]
-Records = Callable[[Any], Iterable[Record]]  # the same without an object for each
+Make = Callable[[Any], Iterable[Records]]
 
 
 def from_arrow(rows: Rows) -> Iterator[Output]:
@@ -31,16 +47,24 @@ def from_arrow(rows: Rows) -> Iterator[Output]:
 
     The columns `_topic`, `_partition`, `_offset` and `_n` become the header `fencepost.from`. Others are Refused.
     """
-    for value, key, topic, headers, partition, timestamp in arrow_records(rows):
-        yield Output(value, key, topic, headers or (), partition, timestamp or None)
+    for part in arrow_records(rows):
+        for value, key, topic, headers, partition, timestamp in zip(*part, strict=True):
+            yield Output(value, key, topic, headers or (), partition, timestamp or None)
 
 
-def one_by_one(outputs: Outputs) -> Records:
+def one_by_one(outputs: Outputs) -> Make:
     """The records of a function that makes outputs."""
-    return lambda rows: (
+    return lambda rows: by_field(
         (one.value, one.key, one.topic, list(one.headers), one.partition, kept_time(one.timestamp))
         for one in outputs(rows)
     )
+
+
+def by_field(records: Iterable[Record]) -> Iterator[Records]:
+    left = iter(records)
+    while part := list(islice(left, _FEW)):
+        fields: list[Any] = list(zip(*part, strict=True))
+        yield Records(*fields)
 
 
 def kept_time(millis: int | None) -> int:
@@ -48,11 +72,11 @@ def kept_time(millis: int | None) -> int:
     return 0 if millis is None or millis < 0 else max(millis, 1)
 
 
-def arrow_records(rows: Rows) -> Iterator[Record]:
+def arrow_records(rows: Rows) -> Iterator[Records]:
     for batch in rows:
         require_columns(batch.schema.names)
         for start in range(0, batch.num_rows, _PART):
-            yield from _records(batch.slice(start, _PART))
+            yield _records(batch.slice(start, _PART))
 
 
 def require_columns(names: Collection[str]) -> None:
@@ -108,16 +132,16 @@ _TYPES: list[tuple[str, Callable[[pa.DataType], bool], str, str]] = [
 ]
 
 
-def _records(part: pa.RecordBatch) -> Iterator[Record]:
+def _records(part: pa.RecordBatch) -> Records:
     columns = dict(zip(part.schema.names, part.columns, strict=True))
-    return zip(
+    nothing = [None] * part.num_rows
+    return Records(
         _bytes("value", columns["value"]),
-        _bytes("key", columns["key"]) if "key" in columns else repeat(None),
-        columns["topic"].to_pylist() if "topic" in columns else repeat(None),
-        _headers(columns),
-        columns["partition"].to_pylist() if "partition" in columns else repeat(None),
-        _times(columns["timestamp"]) if "timestamp" in columns else repeat(0),
-        strict=False,
+        _bytes("key", columns["key"]) if "key" in columns else nothing,
+        columns["topic"].to_pylist() if "topic" in columns else nothing,
+        _headers(columns) or nothing,
+        columns["partition"].to_pylist() if "partition" in columns else nothing,
+        _times(columns["timestamp"]) if "timestamp" in columns else [0] * part.num_rows,
     )
 
 
@@ -138,21 +162,24 @@ def _times(column: pa.Array) -> list[int]:
     if pa.types.is_null(column.type):
         return [0] * len(column)
     try:
-        micros = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+        micros = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).fill_null(-1)
     except pa.ArrowException as error:
         raise Refused(f"column 'timestamp' holds what is no time of a record: {error}", "fix the transform") from error
-    return [0 if at is None else kept_time(at // 1000) for at in micros.to_pylist()]
+    kept = pc.if_else(pc.less(micros, 0), 0, pc.max_element_wise(pc.divide(micros, 1000), 1))  # as `kept_time`
+    times: list[int] = kept.to_numpy(zero_copy_only=False).tolist()
+    return times
 
 
-def _headers(columns: dict[str, pa.Array]) -> Iterable[list[Any] | None]:
+def _headers(columns: dict[str, pa.Array]) -> list[list[Any] | None] | None:
+    """None: no record has any."""
     given = columns.get("headers")
     own = [_pairs(headers) for headers in given.to_pylist()] if given is not None and _holds_any(given) else None
     origins = _origins(columns)
     if origins is None:
-        return own if own is not None else repeat(None)
+        return None if own is None else list(own)
     if own is None:
-        return ([(ORIGIN, origin)] for origin in origins)
-    return ([(ORIGIN, origin), *theirs] for origin, theirs in zip(origins, own, strict=True))
+        return [[(ORIGIN, origin)] for origin in origins]
+    return [[(ORIGIN, origin), *theirs] for origin, theirs in zip(origins, own, strict=True)]
 
 
 def _holds_any(column: pa.Array) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
+from itertools import repeat, starmap
+from operator import length_hint
 from time import monotonic
 from typing import Any
 
@@ -14,7 +17,7 @@ from fencepost.errors import Poison, Refused, Unreachable
 from fencepost.kafka.errors import is_too_large, outcome_of
 from fencepost.kafka.producer import Client
 from fencepost.model import Outcome, Span, TopicPartition
-from fencepost.sinks.kafka.outputs import ORIGIN, Record
+from fencepost.sinks.kafka.outputs import ORIGIN, Records
 from fencepost.sinks.kafka.settings import TIMEOUT, KafkaSettings
 
 # The driver gives the interpreter up for every record: threads that send at the same time hinder each other badly.
@@ -38,7 +41,7 @@ class Sending:
         self._failures: list[KafkaError] = []
         self._bad: list[tuple[int, str]] = []  # source records of which an output is too large
 
-    def send(self, records: Iterable[Record], topics: Sequence[str]) -> int:
+    def send(self, records: Iterable[Records], topics: Sequence[str]) -> int:
         """How many there were. Waits while the queue is full, and in the end for every answer.
 
         Those that name no topic go to the first. Raises Refused for a record that the brokers will never take, Poison
@@ -52,26 +55,35 @@ class Sending:
         self._stop_at_failure()
         return count
 
-    def _fill(self, records: Iterable[Record], topics: Sequence[str]) -> int:
-        default, allowed = topics[0], frozenset(topics)
-        produce, failed = self._client.produce, self._failed
+    def _fill(self, records: Iterable[Records], topics: Sequence[str]) -> int:
         count = 0
-        for value, key, named, headers, number, time in records:
-            topic = default if named is None else named
-            if topic not in allowed:
-                raise _stranger(topic, allowed)
-            partition = -1 if number is None else number
-            try:
-                # without names, which cost as much as the rest of the call
-                produce(topic, value, key, partition, failed, None, time, headers)
-            except (BufferError, KafkaException):
-                self._insist(topic, value, key, partition, headers, time)
-            count += 1
-            if count % _SERVE_EVERY == 0:
+        for many in records:
+            for start in range(0, len(many.values), _SERVE_EVERY):
+                few = many.part(start, start + _SERVE_EVERY)
+                self._put(few, _named(few.topics, topics))
+                count += len(few.values)
                 self._client.poll()
                 self._stop_at_failure()
                 self._stop_in_time(count)
         return count
+
+    def _put(self, records: Records, topics: list[str]) -> None:
+        """Without a step of Python's for a record, unless there is trouble with it."""
+        values, keys, _, headers, _, times = records
+        partitions = _numbers(records.partitions)
+        done = 0
+        while done < len(values):
+            left = iter(values[done:])
+            fields = (topics[done:], left, keys[done:], partitions[done:])
+            # in the order of the driver's own parameters: names cost as much as the rest of the call
+            calls = zip(*fields, repeat(self._failed), repeat(None), times[done:], headers[done:], strict=False)
+            try:
+                deque(starmap(self._client.produce, calls), maxlen=0)
+                return
+            except (BufferError, KafkaException):
+                at = len(values) - length_hint(left) - 1
+                self._insist(topics[at], values[at], keys[at], partitions[at], headers[at], times[at])
+                done = at + 1
 
     def _stop_in_time(self, count: int) -> None:
         """What the brokers would abort is given up before: then it is known what became of it."""
@@ -135,6 +147,21 @@ class Sending:
         if refused:
             raise Refused(said, "fix the record or the topic; nothing of its batch was written")
         raise Unreachable(said)
+
+
+def _named(topics: Sequence[str | None], allowed: Sequence[str]) -> list[str]:
+    """Those that are written to; the first of the allowed ones where none is named. Raises Refused for others."""
+    named = {topic for topic in set(topics) if topic is not None}
+    if not named:
+        return [allowed[0]] * len(topics)
+    if strangers := named.difference(allowed):
+        raise _stranger(min(strangers), allowed)
+    return [topic or allowed[0] for topic in topics]
+
+
+def _numbers(partitions: Sequence[int | None]) -> list[int]:
+    """As the driver takes them, to which -1 means that it chooses."""
+    return [-1 if number is None else number for number in partitions]
 
 
 def _stranger(topic: str, allowed: Collection[str]) -> Refused:

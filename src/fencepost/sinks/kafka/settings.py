@@ -20,6 +20,8 @@ TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 TIMEOUT = "transaction.timeout.ms"
 COMPRESSION = "lz4"  # unless told otherwise: batches are large, and each replica has to get them
 QUEUE_RECORDS = 500_000  # kilobytes limit it too: small records should not wait for each other
+# Of the brokers that a client gets to know it connects to one after so long: the first of them has all the questions
+RECONNECT_MS = 20
 STATISTICS_MS = (
     25  # how long a transaction may wait to learn whether the last one's end was repeated; each costs 0.1 ms
 )
@@ -81,6 +83,8 @@ class KafkaSettings:
         usual = {TIMEOUT: self.transaction_ms}
         if "queue.buffering.max.messages" not in self.kafka:
             declared |= {"queue.buffering.max.messages": QUEUE_RECORDS}
+        if not self.kafka.keys() & {"reconnect.backoff.ms", "reconnect.backoff.max.ms"}:
+            declared |= {"reconnect.backoff.ms": RECONNECT_MS}
         if not self.kafka.keys() & {"compression.type", "compression.codec"}:
             declared |= {"compression.type": COMPRESSION}
         return {**usual, **declared, "statistics.interval.ms": STATISTICS_MS}

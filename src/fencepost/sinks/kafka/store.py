@@ -20,7 +20,7 @@ from fencepost.sinks.kafka import takeover
 from fencepost.sinks.kafka.fenced_producer import FencedProducer, telling
 from fencepost.sinks.kafka.ledger import Group, Held, offset_of
 from fencepost.sinks.kafka.letters import Apart, apart, letter_records
-from fencepost.sinks.kafka.outputs import Outputs, Records, arrow_records, one_by_one
+from fencepost.sinks.kafka.outputs import Make, Outputs, arrow_records, one_by_one
 from fencepost.sinks.kafka.sending import Sending
 from fencepost.sinks.kafka.settings import KafkaSettings
 
@@ -35,7 +35,7 @@ class KafkaStore:
         self,
         settings: KafkaSettings,
         outputs: Outputs | None = None,
-        records: Records = arrow_records,
+        records: Make = arrow_records,
         *,
         reuse: bool = True,
     ) -> None:
@@ -257,7 +257,11 @@ class KafkaStore:
         self._spare(producer)
 
     def _ahead(self, batch: Batch[Any]) -> Apart:
-        """The batch's rows, read before its transaction begins: a transform may take longer than that has time."""
+        """The batch's rows, read before its transaction begins: a transform may take longer than that has time.
+
+        Meanwhile its producer connects.
+        """
+        self._producer(batch).connect()
         letters, rows = apart(batch.rows)
         if self._records is arrow_records:
             rows = read_ahead(rows)
