@@ -7,6 +7,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -121,15 +122,28 @@ class KafkaSource:
 
     def events(self, records: DataFrame) -> DataFrame:
         """Records as a transform sees them: the columns that are always there, and a JSON value's fields."""
+        if not self._has_fields():
+            return records.select(*self._always)
+        parsed = records.select(*self._always, self._parsed)
+        if not self._checked:
+            self._checked.extend(self._of_fields(parsed))
+        whole, *columns = self._checked
+        return parsed.withColumn("_json", whole).select(*columns)
+
+    @cached_property
+    def _always(self) -> list[Column]:
+        """Columns are made once: each part of one is several calls to the JVM, and a batch is to take none of them."""
         mark = [f.col("value").isNull().alias("tombstone")] if self.tombstones else []
         place = f.struct("topic", "partition", "offset", *mark).alias("_from")
         always = ["timestamp", "topic", "partition", "offset"]
-        columns = [f.col("key"), self._value(), *self._headers(), *map(f.col, always), place]
-        if not self._has_fields():
-            return records.select(*columns)
-        return self._with_fields(records.select(*columns, self._parsed().alias("_json")))
+        return [f.col("key"), self._value(), *self._headers(), *map(f.col, always), place]
 
-    def _with_fields(self, parsed: DataFrame) -> DataFrame:
+    @cached_property
+    def _checked(self) -> list[Column]:
+        """The document where it is whole, and then every column; empty until the first records are seen."""
+        return []
+
+    def _of_fields(self, parsed: DataFrame) -> list[Column]:
         """A value that is not JSON of the schema fails as soon as one of its fields is asked for."""
         kind = cast(StructType, parsed.select(_document(f.col("_json"))).schema[0].dataType)
         fields = [name for name in kind.fieldNames() if name != SEAL]
@@ -140,8 +154,7 @@ class KafkaSource:
         wrong = _wrong(f.col("_json"))
         broken = f.raise_error(f.concat(f.lit("not JSON of the schema: "), wrong)).cast(kind)
         whole = f.when(wrong.isNull(), _document(f.col("_json"))).otherwise(broken)
-        checked = parsed.withColumn("_json", whole)
-        return checked.select(*map(f.col, columns), *(f.col(f"_json.`{name}`") for name in fields))
+        return [whole, *map(f.col, columns), *(f.col(f"_json.`{name}`") for name in fields)]
 
     def _has_fields(self) -> bool:
         return self.spec.value is ValueFormat.JSON and bool(self.spec.fields)
@@ -150,10 +163,14 @@ class KafkaSource:
         """Where values are not JSON of the schema; None where there is no schema to break."""
         if not self._has_fields():
             return None
-        text = _wrong(self._parsed())
+        text = _wrong(self._two_documents())
         return records.select("topic", "partition", "offset", text.alias("text")).where(f.col("text").isNotNull())
 
+    @cached_property
     def _parsed(self) -> Column:
+        return self._two_documents().alias("_json")
+
+    def _two_documents(self) -> Column:
         """The value as the first of two documents, the second of which is a seal that must be found intact.
 
         Spark stops reading at the end of the first document, whatever follows: so the end must not be the value's.

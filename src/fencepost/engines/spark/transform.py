@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
@@ -36,6 +37,8 @@ class Transform:
     shape: RowShape
     columns: pa.Schema  # what the sink gets
     carries_provenance: bool  # `_from` comes out of it
+    # columns of what was made, by its schema: each is several calls to the JVM, and a batch is to take none of them
+    _columns: dict[tuple[str, str], list[Column]] = field(default_factory=dict, repr=False, compare=False)
 
     def apply(self, records: DataFrame) -> DataFrame:
         """The batch's rows as the writer of one partition expects them."""
@@ -52,16 +55,28 @@ class Transform:
         """JSON for what is nested, and of where a row came from the offset: its task knows the partition."""
         if self.shape.arrow:
             return made
+        return self._with("partitions", made, self._in_partition)
+
+    def _in_partition(self, made: DataFrame) -> list[Column]:
         offset = f.col(f"{FROM}.offset")
         place = [offset.alias(FROM)] if self.shape.provenance else []
         if self.shape.tombstones:
             place = [f.struct(offset, f.col(f"{FROM}.tombstone")).alias(FROM)]
-        return _flattened(made, place) if self.shape.flat else _with_place(made, place)
+        return [*(_flattened(made) if self.shape.flat else _as_they_are(made)), *place]
 
     def for_stage(self, made: DataFrame) -> DataFrame:
         """The same for tasks that hold rows of any partition."""
+        return self._with("stage", made, self._anywhere)
+
+    def _anywhere(self, made: DataFrame) -> list[Column]:
         names = [*PLACE, *(["tombstone"] if self.shape.tombstones else [])] if self.shape.provenance else []
-        return _flattened(made, [f.col(f"{FROM}.{name}").alias(f"_{name}") for name in names])
+        return [*_flattened(made), *(f.col(f"{FROM}.{name}").alias(f"_{name}") for name in names)]
+
+    def _with(self, use: str, made: DataFrame, columns: Callable[[DataFrame], list[Column]]) -> DataFrame:
+        key = (use, str(made._jdf.schema().json()))
+        if key not in self._columns:
+            self._columns[key] = columns(made)
+        return made.select(*self._columns[key])
 
 
 def resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Transform:
@@ -156,12 +171,12 @@ def _as_it_is(events: DataFrame, source: KafkaSource) -> list[str]:
     return list(RECORD if source.records else ALWAYS)
 
 
-def _with_place(made: DataFrame, place: list[Column]) -> DataFrame:
-    return made.select(*(f.col(f"`{name}`") for name in made.columns if name != FROM), *place)
+def _as_they_are(made: DataFrame) -> list[Column]:
+    return [f.col(f"`{name}`") for name in made.columns if name != FROM]
 
 
-def _flattened(made: DataFrame, place: list[Column]) -> DataFrame:
-    return made.select(*(_flat(made, name) for name in made.columns if name != FROM), *place)
+def _flattened(made: DataFrame) -> list[Column]:
+    return [_flat(made, name) for name in made.columns if name != FROM]
 
 
 def _flat(frame: DataFrame, name: str) -> Column:

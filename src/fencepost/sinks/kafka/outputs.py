@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -170,16 +170,37 @@ def _times(column: pa.Array) -> list[int]:
     return times
 
 
-def _headers(columns: dict[str, pa.Array]) -> list[list[Any] | None] | None:
+class Headers(Sequence[list[Any]]):
+    """Made when they are asked for: as many lists at one time would keep Python's garbage collector busy."""
+
+    def __init__(self, origins: list[bytes], own: list[list[Any]] | None) -> None:
+        self._origins = origins
+        self._own = own  # of the rows; None: they have none
+
+    def __len__(self) -> int:
+        return len(self._origins)
+
+    @overload
+    def __getitem__(self, at: int) -> list[Any]: ...
+    @overload
+    def __getitem__(self, at: slice) -> Headers: ...
+    def __getitem__(self, at: int | slice) -> list[Any] | Headers:
+        if isinstance(at, slice):
+            return Headers(self._origins[at], None if self._own is None else self._own[at])
+        return [(ORIGIN, self._origins[at]), *(self._own[at] if self._own else ())]
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        if self._own is None:
+            return ([(ORIGIN, origin)] for origin in self._origins)
+        return ([(ORIGIN, origin), *theirs] for origin, theirs in zip(self._origins, self._own, strict=True))
+
+
+def _headers(columns: dict[str, pa.Array]) -> Sequence[list[Any] | None] | None:
     """None: no record has any."""
     given = columns.get("headers")
     own = [_pairs(headers) for headers in given.to_pylist()] if given is not None and _holds_any(given) else None
     origins = _origins(columns)
-    if origins is None:
-        return None if own is None else list(own)
-    if own is None:
-        return [[(ORIGIN, origin)] for origin in origins]
-    return [[(ORIGIN, origin), *theirs] for origin, theirs in zip(origins, own, strict=True)]
+    return own if origins is None else Headers(origins, own)
 
 
 def _holds_any(column: pa.Array) -> bool:
