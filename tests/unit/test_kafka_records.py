@@ -18,7 +18,7 @@ from fencepost.sinks.kafka import KafkaSettings, from_arrow
 from fencepost.sinks.kafka.kind import KafkaTarget
 from fencepost.sinks.kafka.letters import LONGEST_REASON, REASON, apart, letter_records
 from fencepost.sinks.kafka.outputs import ORIGIN, require_types
-from fencepost.sinks.kafka.settings import TRANSACTION_TIMEOUT_MS
+from fencepost.sinks.kafka.settings import LINGER_MS, MANY, RECONNECT_MS, TRANSACTION_TIMEOUT_MS
 from fencepost.spec import PipelineSpec, spec_of
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:1"}
@@ -170,3 +170,15 @@ def test_a_topic_for_dead_letters_is_of_its_own_and_a_kafka_sinks(parts: dict[st
 def test_a_pipeline_names_the_topic_for_its_dead_letters() -> None:
     job = pipeline(on_error="dead_letter", dead_letters={"topic": "dead", "max_share": 1}).job
     assert (job.dead_letters, job.letter_topic) == (True, "dead")
+
+
+def test_many_records_wait_for_each_other_unless_the_user_says_how_long() -> None:
+    assert settings().batching(MANY) == {"linger.ms": LINGER_MS}
+    assert settings().batching(MANY - 1) == {}
+    assert settings(linger_ms="0").batching(MANY) == {}
+    assert settings(queue_buffering_max_ms="0").batching(MANY) == {}
+
+
+def test_how_soon_brokers_are_connected_is_up_to_the_user_too() -> None:
+    assert settings().producer("id")["reconnect.backoff.ms"] == RECONNECT_MS
+    assert "reconnect.backoff.ms" not in settings(reconnect_backoff_max_ms="10").producer("id")

@@ -50,10 +50,10 @@ class TransactionalProducer:
         self.client: Client | None = None  # None: free
         self.in_doubt = False  # nobody can tell whether the last commit got through: taking the id decides it
 
-    def connect(self) -> None:
-        """Begin to connect who will take the id. Takes nothing, and waits for nothing."""
+    def connect(self, settings: Mapping[str, Any] | None = None) -> None:
+        """Begin to connect who will take the id, with these settings besides. Takes nothing, and waits for nothing."""
         if self.client is None and self._next is None:
-            self._next = Connecting(Client(self._settings), self._topic)
+            self._next = Connecting(Client({**self._settings, **(settings or {})}), self._topic)
 
     def take(self) -> Client:
         """On return the previous owner is fenced, and its open transaction is committed or aborted."""

@@ -47,9 +47,9 @@ class FencedProducer:
         """What was read, or committed, since the producer was taken."""
         self._stored, self._known = stored, True
 
-    def connect(self) -> None:
-        """Begin to connect who will take it, if nobody has it here."""
-        self._producer.connect()
+    def connect(self, settings: Mapping[str, Any]) -> None:
+        """Begin to connect who will take it, with these settings besides, if nobody has it here."""
+        self._producer.connect(settings)
 
     def take(self) -> None:
         """On return the previous owner is fenced, and its open transaction is committed or aborted."""

@@ -22,6 +22,10 @@ COMPRESSION = "lz4"  # unless told otherwise: batches are large, and each replic
 QUEUE_RECORDS = 500_000  # kilobytes limit it too: small records should not wait for each other
 # Of the brokers that a client gets to know it connects to one after so long: the first of them has all the questions
 RECONNECT_MS = 20
+# Records wait for others so long, in which as many come as go well together: a third less work for client and brokers
+# than with the usual 5 ms. The last ones wait too, so that it is nothing for a few.
+LINGER_MS = 20
+MANY = 10_000  # records of the source
 STATISTICS_MS = (
     25  # how long a transaction may wait to learn whether the last one's end was repeated; each costs 0.1 ms
 )
@@ -74,6 +78,11 @@ class KafkaSettings:
                 f"set it to {most} at most, or remove it",
             )
         return known
+
+    def batching(self, records: int) -> dict[str, Any]:
+        """What a producer is told besides, for a transaction over so many records of the source."""
+        theirs = self.kafka.keys() & {"linger.ms", "queue.buffering.max.ms"}
+        return {"linger.ms": LINGER_MS} if records >= MANY and not theirs else {}
 
     def producer(self, transactional_id: str) -> dict[str, Any]:
         """librdkafka's settings for one source partition's producer."""

@@ -261,7 +261,8 @@ class KafkaStore:
 
         Meanwhile its producer connects.
         """
-        self._producer(batch).connect()
+        _, span = batch.only_span()
+        self._producer(batch).connect({} if self._reuse else self.settings.batching(span.end - span.start))
         letters, rows = apart(batch.rows)
         if self._records is arrow_records:
             rows = read_ahead(rows)
