@@ -121,6 +121,7 @@ def test_the_schema_of_the_pipeline_file_has_its_options(installed: Environment)
         "kafka",
         "delta",
         "iceberg",
+        "parquet",
         "sqlite",
     ]
     assert schema["$defs"]["sqlite.options"]["properties"].keys() == {"path", "table", "provenance"}

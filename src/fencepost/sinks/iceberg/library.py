@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, JavaMember, launch_gateway
+from py4j.java_gateway import GatewayParameters, JavaClass, JavaGateway, JavaMember, launch_gateway
 from py4j.protocol import STATIC_PREFIX, Py4JError, Py4JJavaError
 
 from fencepost.errors import FencepostError, Unreachable, Usage
@@ -115,6 +115,11 @@ def _small_jvm(configurations: Sequence[Configuration]) -> JavaGateway:
     except (Py4JError, OSError, ValueError) as error:
         raise Unreachable(f"Java does not start: {error}") from error
     return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+
+
+def is_loaded(jvm: Any) -> bool:
+    """Does that JVM have the library? To py4j a class that is not there is a package."""
+    return isinstance(jvm.org.apache.iceberg.CatalogUtil, JavaClass)
 
 
 def is_a(error: Py4JJavaError, *names: str) -> bool:

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from fencepost.errors import FencepostError, Unknown, Unreachable, Usage
 from fencepost.model import Landed
 from fencepost.sinks.iceberg import catalog
-from fencepost.sinks.iceberg.library import Library, is_a, said
+from fencepost.sinks.iceberg.library import Library, is_a, is_loaded, said
 from fencepost.sinks.iceberg.options import STAGE, IcebergOptions
 from fencepost.sinks.iceberg.schema import PARTITION
 from fencepost.sinks.lake.document import Document
@@ -57,11 +57,13 @@ class IcebergTarget:
 
 
 def _active_session() -> SparkSession | None:
+    """Only one whose JVM has the library: it may have been started for something else."""
     if "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    session = SparkSession.getActiveSession()
+    return session if session is not None and is_loaded(session.sparkContext._jvm) else None
 
 
 @dataclass(frozen=True)
