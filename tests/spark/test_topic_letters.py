@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Message
 
-from fencepost.errors import Poison, Usage
+from fencepost.errors import Poison, Refused, Usage
 from fencepost.lab.crash import CrashAction, CrashPoint, visits
 from fencepost.local import Stack
 from fencepost.model import Step
@@ -105,3 +105,35 @@ def test_a_topic_that_is_missing_or_in_use_is_refused(flow: TopicFlow) -> None:
         with pytest.raises(Usage, match=complaint):
             flow.run(on_error="dead_letter", dead_letters={"topic": topic} if topic else None)
     assert (flow.landed(), flow.positions()) == ([], {})
+
+
+@pytest.mark.proof
+def test_an_output_with_a_partition_or_a_header_that_cannot_be_is_bad_by_itself(flow: TopicFlow) -> None:
+    topic = flow.make_more("dead")
+    flow.produce(range(20))
+    sql = (
+        "SELECT CAST(id AS STRING) AS value, CASE id WHEN 4 THEN 99L WHEN 5 THEN 1099511627776 WHEN 6 THEN -5L END "
+        "AS partition, array(named_struct('key', IF(id = 7, NULL, 'name'), 'value', concat('a', char(0), 'b'))) "
+        "AS headers, _from FROM events"
+    )
+    parts: dict[str, Any] = {"transform": {"sql": sql}}
+    with pytest.raises(Poison, match=r"no partition|header"):
+        flow.run(**parts)
+    assert flow.run(**parts, on_error="dead_letter", dead_letters={"topic": topic}).dead == 4
+    assert sorted(one["value"] for one in letters(flow, topic).values()) == [
+        b'{"id": %d, "s": "%d"}' % (id_, id_) for id_ in (4, 5, 6, 7)
+    ]
+    assert sorted(flow.landed()) == sorted(set(range(20)) - {4, 5, 6, 7})
+    assert {tuple(cast(Any, message.headers())[1]) for message in flow.messages()} == {("name", b"a\0b")}
+
+
+@pytest.mark.proof
+def test_a_time_that_the_topic_does_not_take_stops_the_run_with_what_to_do(flow: TopicFlow) -> None:
+    flow.produce(range(4))
+    sql = "SELECT CAST(id AS STRING) AS value, TIMESTAMP'9999-12-31 00:00:00Z' AS timestamp, _from FROM events"
+    with pytest.raises(Refused, match="further from now") as refused:
+        flow.run(transform={"sql": sql})
+    assert "message.timestamp.after.max.ms" in refused.value.remedy
+    flow.configure(flow.target, "message.timestamp.after.max.ms", str(2**63 - 1))
+    assert flow.run(transform={"sql": sql}).rows == 4
+    assert {message.timestamp()[1] for message in flow.messages()} == {253402214400000}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Message
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
 from fencepost.kafka.client import wait_until
 from fencepost.kafka.topic_reader import read_in_order
@@ -36,6 +37,12 @@ class TopicFlow(Flow):
     def make_more(self, name: str, partitions: int = 1) -> str:
         create_topic(self.cluster, TopicRequest(f"{self.name}-{name}", partitions, config=KEEPS))
         return f"{self.name}-{name}"
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        (done,) = self.cluster.admin.incremental_alter_configs([resource]).values()
+        done.result(60)
 
     def declare(self, **parts: Any) -> Path:
         return super().declare(**{"transform": ID, **parts})

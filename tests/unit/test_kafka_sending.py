@@ -109,3 +109,41 @@ def test_times_of_columns_are_those_of_single_records(micros: list[int | None]) 
     batch = pa.RecordBatch.from_pydict({"value": ["v"] * len(micros), "timestamp": pa.array(micros, kind)})
     (found,) = arrow_records(iter([batch]))
     assert found.times == [kept_time(None if at is None else at // 1000) for at in micros]
+
+
+def with_headers(*headers: object) -> pa.RecordBatch:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+    return rows(len(headers)).append_column("headers", pa.array(headers, kind))
+
+
+def test_text_of_a_header_is_sent_whole() -> None:
+    (made,) = arrow_records(iter([with_headers([{"key": "n", "value": "a\0b"}], None)]))
+    assert list(made.headers) == [[("fencepost.from", b"in/3/0/0"), ("n", b"a\0b")], [("fencepost.from", b"in/3/1/0")]]
+
+
+@pytest.mark.parametrize(
+    "bad", [[{"key": None, "value": "v"}], [{"key": "a\0b", "value": "v"}], [None]], ids=["no name", "NUL", "none"]
+)
+def test_a_header_that_cannot_be_is_its_records_own_fault(bad: object) -> None:
+    client = Taking()
+    with pytest.raises(Poison, match="a header has") as poison:
+        sending(client).send(arrow_records(iter([with_headers(None, bad, None)])), ["out"])
+    assert [offset for offset, _ in poison.value.records] == [1]
+    assert len(client.taken) == 2
+
+
+@pytest.mark.parametrize("raised", [KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION)), OverflowError()])
+def test_a_partition_that_the_topic_lacks_is_its_records_own_fault(raised: Exception) -> None:
+    asked = []
+
+    def refuse(call: int) -> None:
+        if call in (2, 3, 4):
+            raise raised
+
+    class Asked(Taking):
+        def connect(self, topic: str) -> None:
+            asked.append(topic)
+
+    with pytest.raises(Poison, match="no partition"):
+        sending(Asked(refuse)).send(arrow_records(iter([rows(3)])), ["out"])
+    assert asked == ([] if isinstance(raised, OverflowError) else ["out"])

@@ -153,9 +153,19 @@ def is_refused_at_once(error: KafkaError) -> bool:
     return error.code() in _NOT_IN_THE_LOG | {KafkaError._INVALID_ARG}
 
 
-def is_too_large(error: KafkaError) -> bool:
-    """The record has more bytes than the client takes."""
-    return error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+def is_bad_record(error: KafkaError) -> bool:
+    """It is up to this record alone: it has more bytes than the client takes, or a partition that its topic lacks."""
+    return error.code() == KafkaError.MSG_SIZE_TOO_LARGE or is_unknown_partition(error)
+
+
+def is_unknown_partition(error: KafkaError) -> bool:
+    """By what the client knows of the topic, which may be of some minutes ago."""
+    return error.code() == KafkaError._UNKNOWN_PARTITION
+
+
+def is_bad_time(error: KafkaError) -> bool:
+    """The topic takes no record of that time: it is too far from now."""
+    return error.code() == KafkaError.INVALID_TIMESTAMP
 
 
 def is_fatal(error: KafkaError) -> bool:

@@ -55,7 +55,7 @@ def from_arrow(rows: Rows) -> Iterator[Output]:
 def one_by_one(outputs: Outputs) -> Make:
     """The records of a function that makes outputs."""
     return lambda rows: by_field(
-        (one.value, one.key, one.topic, list(one.headers), one.partition, kept_time(one.timestamp))
+        (one.value, one.key, one.topic, [_pair(*pair) for pair in one.headers], one.partition, kept_time(one.timestamp))
         for one in outputs(rows)
     )
 
@@ -171,14 +171,17 @@ def _times(column: pa.Array) -> list[int]:
 
 
 class Headers(Sequence[list[Any]]):
-    """Made when they are asked for: as many lists at one time would keep Python's garbage collector busy."""
+    """Made when they are asked for: as many lists at one time would keep Python's garbage collector busy.
 
-    def __init__(self, origins: list[bytes], own: list[list[Any]] | None) -> None:
-        self._origins = origins
+    Raises Refused, for the record that it is about, where one is none.
+    """
+
+    def __init__(self, origins: list[bytes] | None, own: list[Any] | None) -> None:
+        self._origins = origins  # None: the rows do not say where they came from
         self._own = own  # of the rows; None: they have none
 
     def __len__(self) -> int:
-        return len(self._origins)
+        return len(self._origins or self._own or ())
 
     @overload
     def __getitem__(self, at: int) -> list[Any]: ...
@@ -186,34 +189,50 @@ class Headers(Sequence[list[Any]]):
     def __getitem__(self, at: slice) -> Headers: ...
     def __getitem__(self, at: int | slice) -> list[Any] | Headers:
         if isinstance(at, slice):
-            return Headers(self._origins[at], None if self._own is None else self._own[at])
-        return [(ORIGIN, self._origins[at]), *(self._own[at] if self._own else ())]
+            return Headers(self._origins and self._origins[at], self._own and self._own[at])
+        return [*self.origin(at), *(_pairs(self._own[at]) if self._own else ())]
 
     def __iter__(self) -> Iterator[list[Any]]:
         if self._own is None:
-            return ([(ORIGIN, origin)] for origin in self._origins)
-        return ([(ORIGIN, origin), *theirs] for origin, theirs in zip(self._origins, self._own, strict=True))
+            return ([(ORIGIN, origin)] for origin in self._origins or ())
+        if self._origins is None:
+            return map(_pairs, self._own)
+        return ([(ORIGIN, origin), *_pairs(theirs)] for origin, theirs in zip(self._origins, self._own, strict=True))
+
+    def origin(self, at: int) -> list[Any]:
+        """Only what says where the record came from."""
+        return [(ORIGIN, self._origins[at])] if self._origins else []
 
 
-def _headers(columns: dict[str, pa.Array]) -> Sequence[list[Any] | None] | None:
+def _headers(columns: dict[str, pa.Array]) -> Headers | None:
     """None: no record has any."""
     given = columns.get("headers")
-    own = [_pairs(headers) for headers in given.to_pylist()] if given is not None and _holds_any(given) else None
+    own = given.to_pylist() if given is not None and _holds_any(given) else None
     origins = _origins(columns)
-    return own if origins is None else Headers(origins, own)
+    return None if origins is None and own is None else Headers(origins, own)
 
 
 def _holds_any(column: pa.Array) -> bool:
     return bool(column.null_count < len(column))
 
 
-def _pairs(headers: Any) -> list[tuple[str, str | bytes | None]]:
+def _pairs(headers: Any) -> list[tuple[str, bytes | None]]:
     try:
-        return [(one["key"], one["value"]) for one in headers or ()]
+        return [_pair(one["key"], one["value"]) if one is not None else _pair(None, None) for one in headers or ()]
     except (KeyError, TypeError) as error:
         raise Refused(
             "column 'headers' is not a list of structs with `key` and `value`", "remove it, or fix it"
         ) from error
+
+
+def _pair(name: str | bytes | None, value: str | bytes | None) -> tuple[str, bytes | None]:
+    """As the driver takes it unchanged: it would cut a text at its first NUL, and make a name of anything."""
+    if isinstance(name, bytes):
+        name = name.decode(errors="replace")
+    if name is None or "\0" in name:
+        said = "has no name" if name is None else "has a name with a NUL character"
+        raise Refused(f"a header {said}", "fix the transform")
+    return name, value.encode() if isinstance(value, str) else value
 
 
 def _origins(columns: dict[str, pa.Array]) -> list[bytes] | None:

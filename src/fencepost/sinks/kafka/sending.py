@@ -13,11 +13,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from fencepost.errors import Poison, Refused, Unreachable
-from fencepost.kafka.errors import is_too_large, outcome_of
+from fencepost.errors import FencepostError, Poison, Refused, Unreachable
+from fencepost.kafka.errors import is_bad_record, is_bad_time, is_unknown_partition, outcome_of
 from fencepost.kafka.producer import Client
 from fencepost.model import Outcome, Span, TopicPartition
-from fencepost.sinks.kafka.outputs import ORIGIN, Records
+from fencepost.sinks.kafka.outputs import ORIGIN, Headers, Records
 from fencepost.sinks.kafka.settings import TIMEOUT, KafkaSettings
 
 # The driver gives the interpreter up for every record: threads that send at the same time hinder each other badly.
@@ -38,7 +38,7 @@ class Sending:
         self._settings = settings
         self._span = span
         self._until = monotonic() + _SHARE * settings.transaction_ms / 1000
-        self._failures: list[KafkaError] = []
+        self._failures: list[tuple[KafkaError, str | None]] = []  # with the topic
         self._bad: list[tuple[int, str]] = []  # source records of which an output is too large
 
     def send(self, records: Iterable[Records], topics: Sequence[str]) -> int:
@@ -80,9 +80,9 @@ class Sending:
             try:
                 deque(starmap(self._client.produce, calls), maxlen=0)
                 return
-            except (BufferError, KafkaException):
+            except (BufferError, KafkaException, OverflowError, Refused):
                 at = len(values) - length_hint(left) - 1
-                self._insist(topics[at], values[at], keys[at], partitions[at], headers[at], times[at])
+                self._insist(topics[at], records, at)
                 done = at + 1
 
     def _stop_in_time(self, count: int) -> None:
@@ -95,25 +95,46 @@ class Sending:
                 f"set batch: {{records: {max(count // 2, 1)}}} if that goes on",
             )
 
-    def _insist(
-        self, topic: str, value: bytes | None, key: bytes | None, partition: int, headers: list[Any] | None, time: int
-    ) -> None:
+    def _insist(self, topic: str, records: Records, at: int) -> None:
+        """One record. Where it can never be sent, it is a bad one, if it is known of what it was made."""
+        values, keys, _, headers, _, times = records
+        (partition,) = _numbers([records.partitions[at]])
+        asked = False
         while True:
             try:
-                self._client.produce(topic, value, key, partition, self._failed, timestamp=time, headers=headers)
+                self._client.produce(
+                    topic, values[at], keys[at], partition, self._failed, timestamp=times[at], headers=headers[at]
+                )
                 return
             except BufferError:
                 self._client.poll(_FULL_SECONDS)
                 self._stop_at_failure()
-            except KafkaException as error:
-                trouble = self._client.trouble(error)
-                if not isinstance(trouble, Refused):
-                    raise trouble from error
-                offset = self._offset_of(headers)
-                if is_too_large(error.args[0]) and topic != self._settings.letters and offset is not None:
-                    self._note_bad(offset, f"topic {topic}: {trouble.message}")
+            except (KafkaException, OverflowError, Refused) as error:
+                if asked or not (isinstance(error, KafkaException) and is_unknown_partition(error.args[0])):
+                    self._give_up(topic, partition, records, at, error)
                     return
-                raise Refused(f"topic {topic}{_of(headers)}: {trouble.message}", trouble.remedy) from error
+                asked = True  # partitions may have been added since the client asked
+                self._client.connect(topic)
+
+    def _give_up(
+        self, topic: str, partition: int, records: Records, at: int, error: KafkaException | OverflowError | Refused
+    ) -> None:
+        """Note a record that is bad in itself; raises what else it is."""
+        headers, trouble = _origin_at(records.headers, at), self._trouble(error, partition)
+        if not isinstance(trouble, Refused):
+            raise trouble from error
+        alone = not isinstance(error, KafkaException) or is_bad_record(error.args[0])
+        if alone and topic != self._settings.letters and (offset := self._offset_of(headers)) is not None:
+            self._note_bad(offset, f"topic {topic}: {trouble.message}")
+            return
+        raise Refused(f"topic {topic}{_of(headers)}: {trouble.message}", trouble.remedy) from error
+
+    def _trouble(self, error: KafkaException | OverflowError | Refused, partition: int) -> FencepostError:
+        if isinstance(error, Refused):
+            return error
+        if isinstance(error, OverflowError) or is_unknown_partition(error.args[0]):
+            return Refused(f"it has no partition {partition}", "fix the transform, or add partitions to the topic")
+        return self._client.trouble(error)
 
     def _note_bad(self, offset: int, why: str) -> None:
         """One that is too large. The others are sent, in vain, so that all of them are known."""
@@ -133,17 +154,24 @@ class Sending:
         offset = int(found["offset"])
         return offset if span.start <= offset < span.end else None
 
-    def _failed(self, error: KafkaError | None, _message: Message) -> None:
+    def _failed(self, error: KafkaError | None, message: Message) -> None:
         """Called only for failures (delivery.report.only.error)."""
         if error is not None:
-            self._failures.append(error)
+            self._failures.append((error, message.topic()))
 
     def _stop_at_failure(self) -> None:
         """A transaction that lacks a record must not be committed."""
         if not self._failures:
             return
-        refused = [one for one in self._failures if outcome_of(one, retried=True) is Outcome.REFUSED]
-        said = f"a record of the transaction failed: {(refused or self._failures)[0].str()}"
+        refused = [one for one in self._failures if outcome_of(one[0], retried=True) is Outcome.REFUSED]
+        error, topic = (refused or self._failures)[0]
+        said = f"a record of the transaction into topic {topic} failed: {error.str()}"
+        if refused and is_bad_time(error):
+            raise Refused(
+                f"{said}: its time is further from now than the topic lets it be; nothing of its batch was written",
+                "leave the column `timestamp` out in the transform, so that the time of writing counts, or raise the "
+                "topic's message.timestamp.after.max.ms and message.timestamp.before.max.ms",
+            )
         if refused:
             raise Refused(said, "fix the record or the topic; nothing of its batch was written")
         raise Unreachable(said)
@@ -169,6 +197,11 @@ def _stranger(topic: str, allowed: Collection[str]) -> Refused:
         f"an output goes to topic {topic!r}, which is not declared ({', '.join(sorted(allowed))})",
         "add it to the sink's topics, or fix the transform",
     )
+
+
+def _origin_at(headers: Sequence[list[Any] | None], at: int) -> list[Any] | None:
+    """What says of which record it was made, and with it others where they are known to be headers."""
+    return headers.origin(at) if isinstance(headers, Headers) else headers[at]
 
 
 def _of(headers: list[Any] | None) -> str:
