@@ -71,6 +71,22 @@ def test_files_of_folders_are_read_by_every_value_as_it_was(files: ParquetFlow) 
     assert files.run(transform={"sql": sql}, options=options).rows == 0
 
 
+def test_texts_that_would_be_the_same_folder_land_as_readers_have_them(files: ParquetFlow) -> None:
+    files.produce(range(6))
+    sql = "SELECT id, CASE id % 6 WHEN 0 THEN '' WHEN 2 THEN 'a' WHEN 1 THEN '../b' END AS part, _from FROM events"
+    parts: dict[str, Any] = {"transform": {"sql": sql}, "options": {"partition_by": ["part"]}}
+    assert files.run(**parts).rows == 6
+    folder = Folder(ParquetOptions.model_validate({"path": str(files.path), "partition_by": ("part",)}))
+    found = {row["id"]: row["part"] for row in folder.read(("id", "part")).to_pylist()}
+    assert found == {0: None, 1: "../b", 2: "a", 3: None, 4: None, 5: None}
+    assert here("audit", "--spec", files.declare(**parts)).code == 0
+    few = {**parts, "transform": {"sql": f"{sql} WHERE id < 6"}}
+    files.produce(range(6, 8))
+    assert files.run(**few).rows == 0
+    told = here("audit", "--spec", files.declare(**few))
+    assert (told.code, "filtered, lost" in told.out) == (5, True), told  # nobody counted: neither may be said
+
+
 def test_rows_of_other_columns_are_refused(files: ParquetFlow) -> None:
     files.produce(range(2))
     files.run()

@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
@@ -20,6 +21,7 @@ from fencepost.fence import StoredPosition
 from fencepost.guarantee import Guarantee
 from fencepost.model import Span, Tenure, TopicPartition
 from fencepost.sinks.delta import DeltaStore, DeltaTarget
+from fencepost.sinks.delta.audited import last_rows
 from fencepost.sinks.delta.kind import KIND
 from fencepost.sinks.delta.log_store import COMPARES, require_log_store
 from fencepost.sinks.delta.note import Count, Note, from_json, to_json
@@ -229,12 +231,54 @@ def test_a_table_that_was_removed_and_made_again_has_no_positions(tmp_path: Path
     store.advance(batch(tenure, 0, 5))
     shutil.rmtree(tmp_path / "t")
     assert dict(store.positions(PIPELINE)) == {}
+    with pytest.raises(PositionLost, match="was removed or replaced"):
+        store.renew(tenure, uuid4())
     for _ in range(4):
         made(tmp_path / "t") if not (tmp_path / "t").exists() else append(tmp_path / "t")
     with pytest.raises(Rewound):
         store.advance(batch(tenure, 5, 6))
     with pytest.raises(PositionLost, match="holds rows"):
         owner(store)
+
+
+def test_rows_that_were_replaced_between_a_comparison_and_its_commit_are_missed(tmp_path: Path) -> None:
+    """As an append of Spark's lands: on whatever version the table has by then."""
+    store = made(tmp_path / "t")
+    tenure = owner(store)
+    held = store.held(PIPELINE)
+    note = store.moved(held, batch(tenure, 0, 5), rows=True)
+    append(tmp_path / "t", mode="overwrite")
+    assert store.log.commit((held.version or 0) + 2, note)
+    for reader in (store, DeltaTarget(store.target.path).open()):
+        with pytest.raises(PositionLost, match="replaced rows"):
+            reader.done(batch(tenure, 5, 6))
+    store.set_positions(PIPELINE, {ORDERS: 5}, {})
+    assert store.done(batch(owner(store), 0, 5))
+
+
+def test_what_is_left_of_a_table_that_is_gone_is_told(tmp_path: Path) -> None:
+    (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "t" / "_delta_log" / f"{4:020}.crc").write_text("{}")
+    with pytest.raises(Usage, match="of a table that is gone"):
+        KIND.prepare(job(tmp_path / "t"), ROWS)
+
+
+def test_times_of_any_year_are_read_from_sparks_own_files(tmp_path: Path) -> None:
+    """Spark writes INT96, which would be taken for nanoseconds, of which there are too few."""
+    rows = pa.table({"at": pa.array([datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)])})
+    write_deltalake(str(tmp_path / "t"), rows)
+    (file,), log = (tmp_path / "t").glob("*.parquet"), tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    before = file.stat().st_size
+    pq.write_table(rows, file, use_deprecated_int96_timestamps=True)
+    log.write_text(log.read_text().replace(f'"size":{before}', f'"size":{file.stat().st_size}'))
+    _, found = last_rows(DeltaTable(str(tmp_path / "t")), 5)
+    assert [at for (at,) in found] == rows.column("at").to_pylist()
+
+
+def test_a_table_whose_columns_have_other_names_in_its_files_is_not_read(tmp_path: Path) -> None:
+    made(tmp_path / "t", delta_columnMapping_mode="name")
+    with pytest.raises(Usage, match="columnMapping"):
+        last_rows(DeltaTable(str(tmp_path / "t")), 5)
 
 
 def test_several_pipelines_share_a_table(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
 
+MAPPING = "delta.columnMapping.mode"
+
 
 def table_of(log: Log, path: str) -> DeltaTable:
     table = log.table()
@@ -65,7 +67,13 @@ def _arrow(log: Log, path: str, columns: Columns, provenance: bool) -> pa.Table:
 
 
 def dataset(table: DeltaTable) -> ds.Dataset:
-    return table.to_pyarrow_dataset()
+    """Raises Usage for a table whose columns have other names in its files: they would be read as nothing at all."""
+    import pyarrow.dataset as ds
+
+    if table.metadata().configuration.get(MAPPING, "none") != "none":
+        raise Usage(f"deltalake cannot read a table with {MAPPING}", "look at it with Spark")
+    # Spark's own timestamps, of any year: as nanoseconds those far from ours would be others
+    return table.to_pyarrow_dataset(parquet_read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 
 
 def last_rows(table: DeltaTable, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -65,7 +65,7 @@ class DeltaKind:
         if table is None:
             _require_partitions(options, rows)
             return Fit(self.columns(job, rows), exists=False)
-        require_features(options.path, table)
+        require_features(options.path, table, options.merge is not None)
         require_kept(options.path, table)
         return Fit(fitted(options.path, rows, table, options.columns == "evolve"), exists=True)
 
@@ -156,11 +156,18 @@ class DeltaKind:
 
 def _make(options: DeltaOptions, rows: pa.Schema) -> None:
     from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
 
     with translated(f"make a table at {options.path}"):
-        DeltaTable.create(
-            uri_of(options.path), schema_for(rows), mode="ignore", partition_by=list(options.partition_by) or None
-        )
+        try:
+            DeltaTable.create(
+                uri_of(options.path), schema_for(rows), mode="ignore", partition_by=list(options.partition_by) or None
+            )
+        except TableNotFoundError as error:
+            raise Usage(
+                f"{options.path}/_delta_log holds files of a table that is gone, and no commit",
+                "remove the folder, or use another one",
+            ) from error
 
 
 def _require_partitions(options: DeltaOptions, rows: pa.Schema) -> None:

@@ -45,6 +45,7 @@ class Note:
     total: Count = NOTHING  # what all commits before this one wrote
     begun: Count = NOTHING  # the same when the newest owner began
     dead: Mapping[TopicPartition, int] = field(default_factory=dict)  # dead letters of these spans
+    on: int | None = None  # the version of the table on which this was decided; rows land on a later one, it may be
     attempt: str = field(default_factory=lambda: uuid4().hex)  # by this name an attempt finds its own commit
 
     @property
@@ -91,6 +92,7 @@ def to_json(note: Note) -> str:
         "wrote": note.wrote,
         "total": note.total,
         "begun": note.begun,
+        "on": note.on,
     }
     return json.dumps({MARK: told}, separators=(",", ":"))
 
@@ -130,5 +132,6 @@ def _from(told: Mapping[str, Any]) -> Note:
         Count(*map(int, told["total"])),
         Count(*map(int, told["begun"])),
         dead,
+        told.get("on"),
         str(told["attempt"]),
     )

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fencepost.errors import Usage
+from fencepost.sinks.lake.merging import quoted
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.schema import Schema
 
+APPEND_ONLY = "delta.appendOnly"
 FORBIDDEN = re.compile(r"[ ,;{}()\n\t=]")  # in a column's name, by Parquet and by Delta
 
 
@@ -25,13 +27,21 @@ FEATURES = {
 }
 
 
-def require_features(path: str, table: DeltaTable) -> None:
-    """Raises Usage for a table to which deltalake, which makes the commits without rows, commits nothing."""
+def require_features(path: str, table: DeltaTable, merges: bool) -> None:
+    """Raises Usage for a table to which deltalake, which makes the commits without rows, commits nothing.
+
+    `merges`: rows are replaced, which not every table lets happen.
+    """
     unknown = sorted(set(table.protocol().writer_features or ()) - FEATURES)
     if unknown:
         raise Usage(
             f"table {path!r} has features to which deltalake cannot commit: {', '.join(unknown)}",
             "use a table without them",
+        )
+    if merges and table.metadata().configuration.get(APPEND_ONLY, "false").lower() == "true":
+        raise Usage(
+            f"table {path!r} takes appends only ({APPEND_ONLY}), and mode: upsert and dedupe merge",
+            f"ALTER TABLE delta.{quoted(path)} SET TBLPROPERTIES ('{APPEND_ONLY}' = 'false')",
         )
 
 

@@ -9,7 +9,7 @@ that is why every commit is looked for in the log, by a name of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from fencepost.sinks import changes
 from fencepost.sinks.delta import dead_letters, writing
 from fencepost.sinks.delta.log import Entry, Log
 from fencepost.sinks.delta.note import NUMBERS, Count, Note, app_id, following
+from fencepost.sinks.lake.folders import no_folders
 from fencepost.sinks.lake.merging import MOST_NAMED, null_keys
 
 if TYPE_CHECKING:
@@ -108,13 +109,19 @@ class DeltaStore:
         newest: Entry | None = None
         for entry in self.log.back(latest, (known.version or 0) + 1):
             if entry.note is not None and entry.note.pipeline == pipeline and entry.note.stored:
-                note, noted, replaced = entry.note, entry, newest
+                note, noted, replaced = entry.note, entry, newest or self._replaced_before(entry, entry.note)
                 break
             newest = newest or (entry if entry.replaces else None)
         else:
             replaced = newest or replaced
         self._known[pipeline] = Held(latest, note, noted, replaced, self.log.tables)
         return self._known[pipeline]
+
+    def _replaced_before(self, noted: Entry, note: Note) -> Entry | None:
+        """A commit that replaced rows after those were compared on which this one was decided, and before it landed."""
+        if note.on is None:
+            return None
+        return next((entry for entry in self.log.back(noted.version - 1, note.on + 1) if entry.replaces), None)
 
     def stored(self, pipeline: str) -> Stored:
         return self.held(pipeline).stored
@@ -195,7 +202,7 @@ class DeltaStore:
     def _note(self, held: Held, pipeline: str, stored: Stored, token: UUID | None) -> Note:
         before = held.note
         new = before is None or fence.newest_epoch(stored) > fence.newest_epoch(before.stored)
-        note = Note(pipeline, stored, following(before, stored), token, self.target.guarantee)
+        note = Note(pipeline, stored, following(before, stored), token, self.target.guarantee, on=held.version)
         return replace(note, total=held.total, begun=held.total if new or before is None else before.begun)
 
     def _change(self, pipeline: str, token: UUID, change: Callable[[Stored], Stored]) -> Stored:
@@ -203,6 +210,13 @@ class DeltaStore:
             _require_rows_kept(held)
             return self._note(held, pipeline, change(held.stored), token)
 
+        if self.held(pipeline).note is None:
+            raise PositionLost(
+                f"the Delta table at {self.target.path} was removed or replaced while the pipeline ran: its log knows "
+                f"nothing of {pipeline!r}",
+                "`fencepost run` begins anew where there is no table, or an empty one; else choose where to continue "
+                "with `fencepost positions set`",
+            )
         return self._commit(pipeline, on).stored
 
     def _commit(self, pipeline: str, change: Callable[[Held], Note]) -> Note:
@@ -225,6 +239,7 @@ class DeltaStore:
         except Exception:
             fence.require_start(self.held(pipeline).stored, batch)
             raise
+        _require_rows_kept(self.held(pipeline))
         return Landed(own.rows if own else 0, sum(self.dead.values()))
 
     def _landed(self, frame: Any, noted: Callable[[], Note], transaction: bool) -> Entry | None:
@@ -254,10 +269,17 @@ class DeltaStore:
         try:
             writing.write(frame, self.target, note, transaction)
         except (PySparkException, Py4JJavaError) as error:
-            if self.target.merge and (refusal := null_keys(frame, self.target.merge, MOST_NAMED)):
-                return refusal
+            with suppress(PySparkException, Py4JJavaError):  # they cannot even be read: that is what it says already
+                return self._bad_rows(frame) or error
             return error
         return None
+
+    def _bad_rows(self, frame: Any) -> Exception | None:
+        """The records that no table takes, where some of them are there."""
+        if self.target.merge and (refusal := null_keys(frame, self.target.merge, MOST_NAMED)):
+            return refusal
+        table = self.log.table() if self.target.path.startswith("/") else None  # an object store takes any name
+        return no_folders(frame, table.metadata().partition_columns, MOST_NAMED) if table else None
 
     def _own(self, note: Note, before: int) -> Entry | None:
         """Our own commit, behind that version."""

@@ -77,7 +77,8 @@ def _merge(rows: DataFrame, target: DeltaTarget, merge: Merge, note: Note, trans
     winners(rows, merge, placed).createOrReplaceTempView(view)
     try:
         with _told(spark, target, note, transaction):
-            spark.sql(statement(f"delta.{quoted(target.path)}", view, merge, placed)).collect()
+            named = () if target.evolves else rows.columns  # with *, Delta adds columns, and else wants every one
+            spark.sql(statement(f"delta.{quoted(target.path)}", view, merge, placed, named)).collect()
     finally:
         spark.catalog.dropTempView(view)
 

@@ -11,7 +11,7 @@ from fencepost.model import Merge, Mode, TopicPartition
 from fencepost.rows.shape import PROVENANCE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 PLACE = ("_topic", "_partition", "_offset", "_n")
 MOST_NAMED = 100  # records with the same fault
@@ -73,14 +73,18 @@ def null_keys(rows: DataFrame, merge: Merge, most: int) -> Refused | None:
     absent = f.lit(False)
     for name in merge.key:
         absent = absent | f.col(quoted(name)).isNull()
-    named = ", ".join(merge.key)
+    return bad_records(rows, absent, f"key ({', '.join(merge.key)}) is null", most)
+
+
+def bad_records(rows: DataFrame, bad: Column, why: str, most: int) -> Refused | None:
+    """The records of one partition of which something is bad: so many are named, where rows know their records."""
     if not set(PROVENANCE.names) <= set(rows.columns):
-        return Refused(f"a row's key ({named}) is null") if rows.where(absent).limit(1).count() else None
-    found = rows.where(absent).select(*PLACE[:3]).distinct().limit(most).collect()
+        return Refused(f"a row's {why}") if rows.where(bad).limit(1).count() else None
+    found = rows.where(bad).select(*PLACE[:3]).distinct().limit(most).collect()
     if not found:
         return None
     places: dict[TopicPartition, list[int]] = {}
     for row in found:
         places.setdefault(TopicPartition(row._topic, row._partition), []).append(row._offset)
     at, offsets = min(places.items())
-    return Poison(str(at), [(offset, f"its key ({named}) is null") for offset in sorted(offsets)])
+    return Poison(str(at), [(offset, f"its {why}") for offset in sorted(offsets)])

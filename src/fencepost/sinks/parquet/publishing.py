@@ -14,6 +14,7 @@ from uuid import uuid4
 from py4j.protocol import Py4JJavaError
 
 from fencepost.errors import Refused, Unknown
+from fencepost.sinks.lake.folders import apart
 from fencepost.sinks.parquet.options import ParquetOptions
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Stage:
     def fill(self, rows: DataFrame) -> int:
         """Every row, unseen by readers. Says how many they are. What Spark raises is left as it is."""
         self._clear()
-        writer = rows.write.mode("append").format("parquet")
+        writer = apart(rows, self._options.partition_by).write.mode("append").format("parquet")
         if self._options.partition_by:
             writer = writer.partitionBy(*self._options.partition_by)
         writer.save(self._own.toString())
