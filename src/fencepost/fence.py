@@ -26,6 +26,7 @@ class StoredPosition:
     epoch: int  # which owner that is
     topic_id: str | None = None
     moved_at: datetime | None = None  # by a batch; None: no batch has moved it, or the ledger does not keep that
+    begun: int | None = None  # where the pipeline began to read; None: commits tell, or nobody does
 
 
 Stored = Mapping[TopicPartition, StoredPosition]

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.audit.compare import compare_sink
+from fencepost.audit.compare import Verdict, compare_sink
 from fencepost.audit.engines.duckdb import DuckEngine, open_duck
 from fencepost.audit.engines.engine import table
-from fencepost.audit.engines.relations import LOG, put_nothing_dead, put_ranges, zoned
+from fencepost.audit.engines.relations import LOG, origins, put_nothing_dead, put_ranges, says_where, zoned
 from fencepost.audit.findings import Finding, Hop
 from fencepost.audit.log_to_sink import compare_sides
 from fencepost.audit.question import PLACES, Question, Ranges, by_id
 from fencepost.audit.spans import LandedSpan
-from fencepost.guarantee import Anomaly
+from fencepost.guarantee import Anomaly, Guarantee
 from fencepost.model import Span, TopicPartition
 from support.drawn import examples
 from unit.ranges import each
@@ -79,7 +80,8 @@ class Side:
             self.engine.put("dead", log_rows(self.dead, {}))
         self._log = log
         self.engine.view("expected", "SELECT * FROM log")
-        self.engine.view("sink", zoned("landed"))
+        by_id_ = "SELECT *, CASE WHEN id IS NULL THEN 'nameless' ELSE 'in' END AS zone FROM landed"
+        self.engine.view("sink", zoned("landed") if self.placed else by_id_)
         return compare_sides(self.engine, self.question)
 
     def _raw(self, _ranges: Ranges | None) -> None:
@@ -140,8 +142,27 @@ def test_a_row_of_an_aborted_record_is_told_from_a_stranger(side: Side) -> None:
 
 
 def test_a_row_of_a_partition_that_the_topic_does_not_have_is_a_stranger(side: Side) -> None:
-    hop = side.compare(places(0), [(A, 0, 0), (TopicPartition("other", 3), 0, 0)])
-    assert [(one.code.value, one.topic) for one in hop.findings] == [("P", "other")]
+    hop = side.compare(places(0), [(A, 0, 0), (TopicPartition("orders", 3), 0, 0)])
+    assert [(one.code.value, one.partition) for one in hop.findings] == [("P", 3)]
+
+
+def test_rows_of_other_topics_are_somebody_elses_and_rows_of_nowhere_are_told(side: Side) -> None:
+    nowhere: Any = (TopicPartition(None, None), None, None)  # type: ignore[arg-type]
+    hop = side.compare(places(0), [(A, 0, 0), (TopicPartition("other", 0), 0, 0), nowhere])
+    assert (hop.findings, hop.landed, hop.facts["others"], hop.facts["unplaced"]) == ([], 1, 1, 1)
+    assert hop.not_checked == ["1 row of which nothing says where it came from"]
+    assert hop.verdict(Guarantee.EXACTLY_ONCE) is Verdict.PARTLY
+
+
+def test_records_are_rows_of_the_places_that_their_headers_name(engine: DuckEngine) -> None:
+    said = ["orders/0/7/1", "orders/x/7/1", "junk", "", None]
+    engine.put("landed", pa.table({"origin": said, "id": ["a"] * 5, "payload": ["p"] * 5}))
+    assert says_where(engine, "landed")
+    rows = [tuple(row.values()) for row in engine.rows(origins("landed"))]
+    assert rows[0] == ("orders", 0, 7, "a", 1, "p")
+    assert all(None in row for row in rows[1:])
+    engine.put("landed", pa.table({"origin": pa.array([None], pa.string())}))
+    assert not says_where(engine, "landed")
 
 
 def test_rows_beyond_the_position_are_left_aside(side: Side) -> None:

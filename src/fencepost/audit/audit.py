@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from fencepost.audit.engines.engine import Engine
-from fencepost.audit.engines.relations import put_nothing_dead, put_ranges, zoned
+from fencepost.audit.engines.relations import NAMED, origins, put_nothing_dead, put_ranges, says_where, zoned
 from fencepost.audit.findings import Audit, Hop
 from fencepost.audit.journal import Journal, read_journals
 from fencepost.audit.journal_to_log import check_log, compare_log, doubled_in_log
@@ -24,7 +24,7 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import AuthenticationFailed
 from fencepost.machine.counting import count
 from fencepost.model import Mode, Span
-from fencepost.sinks.auditing import ComparesKeys, LandedRecords, LandedRows, Relation
+from fencepost.sinks.auditing import ComparesKeys, LandedRecords, LandedRows, ListsCommits, Relation
 from fencepost.sinks.kind import require_able
 from fencepost.spec import Declared, PipelineSpec, SinkSpec, spec_of
 
@@ -38,7 +38,14 @@ class Loader(Protocol):
     def engine(self) -> Engine: ...
 
     def topics(
-        self, name: str, topics: Sequence[str], ranges: Ranges | None, *, committed: bool = True, id_: str = ""
+        self,
+        name: str,
+        topics: Sequence[str],
+        ranges: Ranges | None,
+        *,
+        committed: bool = True,
+        id_: str = "",
+        origin: str = "",
     ) -> None: ...
 
     def rows(self, name: str, relation: Relation) -> None: ...
@@ -104,6 +111,7 @@ class _Auditor:
         self._engine = loader.engine
         self._id = "value" if journal and journal.ids_are_values else ""
         self._landed: LandedRows | LandedRecords | None = None
+        self._placed = False  # do the rows, or records, know where they came from?
 
     def hops(self) -> Iterator[Hop]:
         put_ranges(self._engine, self._scope.ranges)
@@ -143,7 +151,8 @@ class _Auditor:
 
     def _last_hop(self, sink: SinkSpec) -> Hop:
         self._landed = what_landed(self._request)
-        hop = self._compared(sink, provenance=self._load_sink())
+        self._placed = self._load_sink()
+        hop = self._compared(sink, provenance=self._placed)
         if isinstance(self._landed, LandedRecords):  # a table has no order, a topic has
             hop.blame(check_log(self._engine, self._request.most, "landed", Anomaly.REORDERED_IN_SINK))
         hop.add(breaks(self._scope.spans, self._scope.positions))
@@ -164,11 +173,14 @@ class _Auditor:
 
     def _by_ids(self) -> Hop:
         """Events that have none are not compared: then nothing can be said about the whole."""
-        hop = compare_sides(self._engine, self._question())
         (log,), (sink,) = (
             self._engine.rows(f"SELECT count(*) - count(id) AS nameless FROM {relation}")
             for relation in ("log", "sink")
         )
+        question = self._question()
+        if log["nameless"]:  # it may be one of those of which a row came
+            question = replace(question, nowhere=Anomaly.UNDECIDED)
+        hop = compare_sides(self._engine, question)
         if log["nameless"] or sink["nameless"]:
             hop.undecided = (
                 f"without an id: {count(log['nameless'], 'record')} of the log, {sink['nameless']:,} of the sink"
@@ -222,13 +234,19 @@ class _Auditor:
             yield "records outside of --from and --to"
 
     def _by_id(self) -> bool:
-        return bool(self._request.id_column) or isinstance(self._landed, LandedRecords)
+        records = isinstance(self._landed, LandedRecords)
+        return bool(self._request.id_column) or (records and not self._placed)
+
+    def _counts_rows(self, sink: SinkSpec | None) -> bool:
+        """Does somebody say how many rows came of a span? Else a filtered event looks like one that was lost."""
+        return sink is not None and isinstance(sink.kind, ListsCommits) and not self._by_id()
 
     def _question(self, made: bool = False) -> Question:
         """`made`: `expected` is there already, and each of its events must have a row."""
         request = self._request
         narrowed = made or self._make_expected()
-        filters = request.spec is not None and request.spec.transform is not None
+        filters = request.spec is not None and request.spec.transform is not None and not request.expect
+        unknown = filters and not self._counts_rows(request.sink)
         return Question(
             by_id(self._engine) if self._by_id() else PLACES,
             self._read_raw,
@@ -240,7 +258,7 @@ class _Auditor:
             payload=request.payload is not None,
             most=request.most,
             earlier=() if self._by_id() else earlier_topics(self._scope.spans),
-            missing=Anomaly.UNDECIDED if self._by_id() and filters and not request.expect else Anomaly.LOST_BEFORE_SINK,
+            missing=Anomaly.UNDECIDED if unknown else Anomaly.LOST_BEFORE_SINK,
         )
 
     def _make_expected(self) -> bool:
@@ -268,21 +286,30 @@ class _Auditor:
 
     def _load_sink(self) -> bool:
         """`landed`, `sink` and `dead`. Says whether the rows know where they came from."""
-        zone = "CASE WHEN id IS NULL THEN 'nameless' ELSE 'in' END AS zone"
         if isinstance(self._landed, LandedRecords):
-            self._loader.topics("landed", self._landed.topics, None, id_=self._id)
-            if self._landed.dead is not None:
-                self._loader.topics("dead", [self._landed.dead], None, id_=self._id)
-            self._engine.view("sink", f"SELECT topic, part, pos, id, 0 AS n, payload, {zone} FROM landed")
-            return False
+            return self._load_records(self._landed)
         if self._landed is None:
             return False
         self._loader.rows("landed", self._landed.rows)
-        by_id_ = f"SELECT topic, part, pos, id, n, payload, {zone} FROM landed"
+        by_id_ = f"SELECT topic, part, pos, id, n, payload, {NAMED} FROM landed"
         self._engine.view("sink", by_id_ if self._request.id_column else zoned("landed"))
         if self._landed.dead is not None:
             self._loader.rows("dead", self._landed.dead)
         return self._landed.provenance
+
+    def _load_records(self, records: LandedRecords) -> bool:
+        """Without a pipeline nobody knows which of several that read the log wrote a record."""
+        origin = records.origin if self._request.pipeline and not self._request.id_column else ""
+        self._loader.topics("landed", records.topics, None, id_=self._id, origin=origin)
+        placed = bool(origin) and says_where(self._engine, "landed")
+        if records.dead is not None:
+            self._loader.topics("letters", [records.dead], None, id_=self._id, origin=origin)
+            self._engine.view("dead", origins("letters") if placed else "SELECT topic, part, pos, id FROM letters")
+        if placed:
+            self._engine.view("found_at", origins("landed"))
+        by_id_ = f"SELECT topic, part, pos, id, 0 AS n, payload, {NAMED} FROM landed"
+        self._engine.view("sink", zoned("found_at") if placed else by_id_)
+        return placed
 
     def _rows_per_span(self, name: str) -> Hop:
         """Rows that do not know where they came from can only be counted, against what commits say that they wrote."""

@@ -41,6 +41,8 @@ class _Comparison:
         found, aside = self._sums("sink", "n", "zone")
         self._hop.landed = rows_of(found.values())
         self._hop.facts = {"read": rows_of(expected.values()), "filtered": 0, "dead": 0, **aside}
+        if nowhere := aside.get("unplaced"):
+            self._hop.not_checked.append(f"{counted(nowhere, 'row')} of which nothing says where it came from")
         differing = suspects(expected, found)
         self._engine.put("earlier", table(RANGE, [(*at, span.start, span.end) for at, span in self._asked.earlier]))
         if differing:
@@ -80,7 +82,7 @@ class _Comparison:
             f"SELECT {topic} AS b_topic, {part} AS b_part, {number_of_bucket} AS b_bucket, {zone} AS b_zone, "
             f"count(*) FILTER (WHERE {number} = 0) AS times, sum({keying.total}) FILTER (WHERE {number} = 0) AS total, "
             f"sum({first}) FILTER (WHERE {number} = 0) AS h1, sum({second}) FILTER (WHERE {number} = 0) AS h2, "
-            f"count(*) FILTER (WHERE {number} <> 0) AS more FROM {relation} GROUP BY 1, 2, 3, 4"
+            f"count(*) FILTER (WHERE {number} <> 0) AS more, count(*) AS rows FROM {relation} GROUP BY 1, 2, 3, 4"
         )
         sums: dict[Bucket, Sums] = {}
         aside: dict[str, int] = {}
@@ -90,7 +92,7 @@ class _Comparison:
                 at = Bucket(row["b_topic"], row["b_part"], row["b_bucket"])
                 sums[at] = Sums(*(int(count or 0) for count in counts))
             else:
-                aside[row["b_zone"]] = aside.get(row["b_zone"], 0) + row["times"] + row["more"]
+                aside[row["b_zone"]] = aside.get(row["b_zone"], 0) + row["rows"]
         return sums, aside
 
     def _look_closer(self, differing: list[Bucket]) -> None:

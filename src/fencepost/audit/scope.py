@@ -146,7 +146,8 @@ def _stored(
     if not isinstance(kind, ListsCommits):
         stored = _positions(kind, job)
         require_same_topics(stored, topic)
-        return {at: held.position for at, held in stored.items()}, [], {}
+        begun = {at: held.begun for at, held in stored.items() if held.begun is not None}
+        return {at: held.position for at, held in stored.items()}, [], begun
     stored, commits = kind.commits(job)
     require_same_topics(stored, topic)
     spans = [LandedSpan(one.partition, one.span, one.rows) for one in commits]

@@ -171,6 +171,7 @@ def _say_aside(facts: dict[str, int]) -> None:
         ("ahead", "row", "beyond the position, left out"),
         ("earlier", "row", "of a topic of the same name that was deleted, left out"),
         ("older", "row", "older than the log, or of a topic that is no longer read, left out"),
+        ("others", "row", "of other topics, left out"),
         ("compacted", "row", "of records that were compacted away, compared by number only"),
     ):
         if facts.get(word):

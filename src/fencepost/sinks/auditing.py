@@ -44,10 +44,14 @@ class LandedRows:
 
 @dataclass(frozen=True)
 class LandedRecords:
-    """A sink of topics of the same cluster: records are compared by their ids, and their order is looked at."""
+    """A sink of topics of the same cluster: records are compared by where they came from, where a header says it.
+
+    Else by their ids. Their order is looked at, too.
+    """
 
     topics: Sequence[str]
     dead: str | None = None  # the topic for dead letters
+    origin: str = ""  # the header with topic/partition/offset/n of the record of which each was made; the first counts
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,10 @@ LOG = pa.schema(
         ("tombstone", pa.bool_()),  # it has no value
     ]
 )
+ORIGIN = pa.field("origin", pa.string())  # where a header says what a record was made of: topic/partition/offset/n
 AT_ONCE = 50_000
+# by ids: a row without one is not compared
+NAMED = "CASE WHEN id IS NULL THEN 'nameless' ELSE 'in' END AS zone"
 
 
 class PythonLoader:
@@ -52,17 +55,25 @@ class PythonLoader:
         self._payload = payload  # is it compared? else it need not be hashed
 
     def topics(
-        self, name: str, topics: Sequence[str], ranges: Ranges | None, *, committed: bool = True, id_: str = ""
+        self,
+        name: str,
+        topics: Sequence[str],
+        ranges: Ranges | None,
+        *,
+        committed: bool = True,
+        id_: str = "",
+        origin: str = "",
     ) -> None:
-        """Topics' records as a relation. `id_`: take the value or the key for the event's id."""
+        """Topics' records as a relation. `id_`: take the value or the key for the event's id; `origin`: a header."""
+        schema = LOG.append(ORIGIN) if origin else LOG
         each = (read_topic(self._kafka, topic, ranges, committed=committed) for topic in topics)
         messages = chain.from_iterable(each)
         batches = []
-        while rows := [_row(message, id_, self._payload) for message in islice(messages, AT_ONCE)]:
+        while rows := [_row(message, id_, self._payload, origin) for message in islice(messages, AT_ONCE)]:
             columns = list(zip(*rows, strict=True))
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, LOG, strict=True)]
-            batches.append(pa.RecordBatch.from_arrays(arrays, schema=LOG))
-        self.engine.put(name, pa.Table.from_batches(batches, schema=LOG))
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        self.engine.put(name, pa.Table.from_batches(batches, schema=schema))
 
     def rows(self, name: str, relation: Relation) -> None:
         """A sink's rows as a relation."""
@@ -93,10 +104,12 @@ class PythonLoader:
         raise Usage("--expect is a condition in Spark's SQL", "remove --engine python")
 
 
-def _row(message: Message, id_: str, payload: bool) -> tuple[Any, ...]:
+def _row(message: Message, id_: str, payload: bool, origin: str) -> tuple[Any, ...]:
     value: bytes = message.value() or b""
-    headers = dict(message.headers() or ())
+    given: Any = message.headers() or ()
+    headers = dict(reversed(list(given)))  # of several of a name the first counts
     checksum = headers.get(EVENT_CHECKSUM)
+    said = (_text(headers.get(origin)),) if origin else ()
     return (
         message.topic(),
         message.partition(),
@@ -106,6 +119,7 @@ def _row(message: Message, id_: str, payload: bool) -> tuple[Any, ...]:
         None if checksum is None else f"{zlib.crc32(value):08x}" == _text(checksum),
         hashlib.md5(value, usedforsecurity=False).hexdigest() if payload else None,
         message.value() is None,
+        *said,
     )
 
 
@@ -122,14 +136,36 @@ def put_nothing_dead(engine: Engine) -> None:
     engine.put("dead", table(kinds, []))
 
 
+def says_where(engine: Engine, relation: str) -> bool:
+    """Does one of the records say what it was made of? Where there is none at all, it would have."""
+    some = engine.rows(f"SELECT 1 AS one FROM {relation} WHERE origin IS NOT NULL LIMIT 1")
+    return bool(some) or not engine.rows(f"SELECT 1 AS one FROM {relation} LIMIT 1")
+
+
+def origins(relation: str) -> str:
+    """Records as rows of the places that their headers name; what is none leaves the place open."""
+    part, pos, n = (
+        f"try_cast(split_part(origin, '/', {number}) AS {kind})"
+        for number, kind in ((2, "INTEGER"), (3, "BIGINT"), (4, "INTEGER"))
+    )
+    return (
+        f"SELECT split_part(origin, '/', 1) AS topic, {part} AS part, {pos} AS pos, id, {n} AS n, payload "
+        f"FROM {relation}"
+    )
+
+
 def zoned(relation: str) -> str:
     """A sink's rows with whether they are compared: not beyond the position, and not older than the log.
 
-    Nor are those that were renamed as a deleted topic's: no topic has an @ in its name.
+    Nor are those that were renamed as a deleted topic's (no topic has an @ in its name), those of other topics, which
+    other pipelines may have written, and those that do not say where they came from.
     """
     return (
         "SELECT s.*, CASE WHEN instr(s.topic, '@') > 0 THEN 'earlier' "
+        "WHEN s.topic IS NULL OR s.part IS NULL OR s.pos IS NULL OR s.n IS NULL THEN 'unplaced' "
+        "WHEN o.topic IS NULL THEN 'others' "
         "WHEN r.topic IS NULL OR (s.pos >= r.first AND s.pos < r.until) THEN 'in' "
         "WHEN s.pos >= r.until THEN 'ahead' ELSE 'older' END AS zone "
-        f"FROM {relation} s LEFT JOIN ranges r ON s.topic = r.topic AND s.part = r.part"
+        f"FROM {relation} s LEFT JOIN ranges r ON s.topic = r.topic AND s.part = r.part "
+        "LEFT JOIN (SELECT DISTINCT topic FROM ranges) o ON s.topic = o.topic"
     )

@@ -94,12 +94,19 @@ class SparkLoader:
     source: SourceSpec | None = None  # a pipeline's: for conditions on its events
 
     def topics(
-        self, name: str, topics: Sequence[str], ranges: Ranges | None, *, committed: bool = True, id_: str = ""
+        self,
+        name: str,
+        topics: Sequence[str],
+        ranges: Ranges | None,
+        *,
+        committed: bool = True,
+        id_: str = "",
+        origin: str = "",
     ) -> None:
         if ranges is not None and not any(at.topic in topics for at in ranges):
             self.engine.put(name, LOG.empty_table())  # Spark refuses to read no partition
         else:
-            self._log(self._records(topics, ranges, committed), id_).createOrReplaceTempView(name)
+            self._log(self._records(topics, ranges, committed), id_, origin).createOrReplaceTempView(name)
 
     def expected(self, topics: Sequence[str], ranges: Ranges, condition: str) -> None:
         """The records for which a condition holds, in the words in which a transform sees them."""
@@ -189,7 +196,7 @@ class SparkLoader:
         with _translated():
             return self.engine.spark.read.format("kafka").options(**options).load()
 
-    def _log(self, records: DataFrame, id_: str) -> DataFrame:
+    def _log(self, records: DataFrame, id_: str, origin: str = "") -> DataFrame:
         return records.select(
             "topic",
             f.col("partition").alias("part"),
@@ -199,6 +206,7 @@ class SparkLoader:
             self._intact().alias("intact"),
             f.md5("value").alias("payload"),
             f.col("value").isNull().alias("tombstone"),
+            *([self._header(origin).alias("origin")] if origin else []),
         )
 
     def _header(self, name: str) -> Any:

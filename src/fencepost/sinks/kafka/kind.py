@@ -115,7 +115,7 @@ class KafkaKind:
         return KafkaOptions.model_validate({"topic": first, "topics": others})
 
     def what_landed(self, job: SinkJob, _columns: Columns) -> LandedRecords:
-        return LandedRecords(job.options.targets, job.letter_topic)
+        return LandedRecords(job.options.targets, job.letter_topic, ORIGIN)
 
     def last_rows(self, job: SinkJob, most: int) -> tuple[list[str], list[tuple[Any, ...]]]:
         return COLUMNS, last_records(job.kafka, job.options.targets, most)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
 from confluent_kafka import TopicPartition as DriverPartition
@@ -22,7 +23,9 @@ TIMEOUT_SECONDS = 60.0  # for brokers that come back
 
 def offset_of(partition: TopicPartition, stored: StoredPosition, *, forgotten: bool = False) -> DriverPartition:
     """As it goes into a transaction. A group's offset cannot be removed in one: `forgotten` says that it is void."""
-    note = {"run": str(stored.owner), "epoch": stored.epoch, "topic_id": stored.topic_id}
+    note: dict[str, Any] = {"run": str(stored.owner), "epoch": stored.epoch, "topic_id": stored.topic_id}
+    if stored.begun is not None:
+        note["begun"] = stored.begun
     if forgotten:
         note["forgotten"] = True
     return DriverPartition(partition.topic, partition.partition, stored.position, json.dumps(note))
@@ -87,6 +90,8 @@ def _stored(found: DriverPartition) -> StoredPosition | None:
         note = json.loads(found.metadata or "")
         if note.get("forgotten", False):
             return None
-        return StoredPosition(found.offset, UUID(note["run"]), int(note["epoch"]), note["topic_id"])
+        begun = note.get("begun")
+        epoch, first = int(note["epoch"]), None if begun is None else int(begun)
+        return StoredPosition(found.offset, UUID(note["run"]), epoch, note["topic_id"], begun=first)
     except (ValueError, KeyError, TypeError, AttributeError):
         return StoredPosition(found.offset, None, 0)

@@ -167,7 +167,8 @@ class KafkaStore:
             epoch = fence.newest_epoch({**every, **held}) + 1
             ours = {at: held[at].position if at in held and held[at].owner else first for at, first in stay.items()}
             wanted = {**dict.fromkeys(concerned, 0), **ours, **positions}
-            return {at: StoredPosition(to, nobody, epoch, topic_ids.get(at.topic)) for at, to in wanted.items()}
+            put = {at: StoredPosition(to, nobody, epoch, topic_ids.get(at.topic)) for at, to in wanted.items()}
+            return {at: replace(one, begun=takeover.begun(held.get(at), one)) for at, one in put.items()}
 
         self._claim(pipeline, concerned, moved, forgotten=concerned - positions.keys() - stay.keys())
         self.release(concerned)

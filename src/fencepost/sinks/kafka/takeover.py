@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
 
@@ -76,8 +77,16 @@ def _each(act: Callable[[T], object], things: Iterable[T]) -> None:
 
 def owned(stored: StoredPosition | None, first: int, run: UUID, epoch: int, topic_id: str | None) -> StoredPosition:
     """Where it stands, or where it is to begin, under its new owner."""
-    before = None if stored is None else stored.topic_id
-    return StoredPosition(first if stored is None else stored.position, run, epoch, topic_id or before)
+    if stored is None:
+        return StoredPosition(first, run, epoch, topic_id, begun=first)
+    return replace(stored, owner=run, epoch=epoch, topic_id=topic_id or stored.topic_id)
+
+
+def begun(before: StoredPosition | None, put: StoredPosition) -> int | None:
+    """Where a pipeline began whose position is put elsewhere by hand: nothing below that was ever read."""
+    if before is None or before.owner is None or (put.topic_id and before.topic_id != put.topic_id):
+        return put.position
+    return None if before.begun is None else min(before.begun, put.position)
 
 
 def tenure(pipeline: str, run: UUID, stored: Held) -> Tenure:
