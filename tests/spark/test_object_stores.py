@@ -94,9 +94,7 @@ def test_a_commit_without_an_answer_is_decided_by_the_catalog(lake: InS3, landed
         lake.dsn = make_conninfo(lake.stack.dsn, port=port)
         direction = Direction.RESPONSE if landed else Direction.REQUEST
         update = Statement("UPDATE")
-        rule = proxy.add(
-            Rule(action=Action.RESET, direction=direction, request=update, client="fencepost-catalog", skip=1, count=1)
-        )
+        rule = proxy.add(Rule(action=Action.RESET, direction=direction, request=update, skip=1, count=1))
         assert lake.run().rows == 100
         assert proxy.witness(rule).hits == 1
     lake.dsn = None
