@@ -24,7 +24,7 @@ setup: .venv/ready ## Make .venv with the pinned dependencies, fetch the jars, p
 demo: .venv/ready ## Run the main job on a stack of its own, break it, and show the proof
 	@$(RUN) fencepost demo
 
-test: lint ## Lint, then run every test that fits in the gate
+test: .venv/ready ## Lint, and run every test that fits in the gate
 	@$(BIN)/python tests/gate.py
 
 unit: .venv/ready ## Run the tests that need no broker and no database
@@ -39,7 +39,7 @@ format: .venv/ready ## Format and fix what can be fixed
 	@$(RUN) ruff format .
 	@$(RUN) ruff check --fix .
 
-proof: .venv/ready ## Run everything, the long proofs too
+proof: .venv/ready ## Lint, and run everything, the long proofs too
 	@$(BIN)/python tests/gate.py --proof
 
 bench: .venv/ready ## Measure; QUICK=1 for a short run

@@ -1,4 +1,4 @@
-"""The gate: groups of suites, several at once. Alone, a suite mostly waits.
+"""The gate: lint, and groups of suites, several at once. Alone, a suite mostly waits.
 
 The groups share one stack, but for those that break theirs: a stack costs processor time for as long as it is up.
 `--proof` runs everything, the long proofs too, each group with a stack of its own. What a group says is shown when it
@@ -54,7 +54,8 @@ GROUPS = (  # the longest first; what no group names is run with the empty one
     ("stack",),
 )
 PROOFS = (("model",), *(tuple(suite for suite in group if suite != "model") for group in GROUPS))
-PYTEST = [sys.executable, "-m", "pytest", "--durations=15"]
+PYTEST = [sys.executable, "-m", "pytest", "--durations=25"]
+LINT = ["make", "--no-print-directory", "lint"]
 _showing = Lock()
 
 
@@ -79,7 +80,12 @@ def main(options: Sequence[str]) -> int:
     chosen = [*PYTEST, *([] if proof else ["-m", "not proof"]), f"--color={'yes' if sys.stdout.isatty() else 'no'}"]
     began = time.monotonic()
     with nullcontext() if proof else Stack.temporary() as stack, ThreadPoolExecutor(AT_ONCE) as pool:
-        ended = list(pool.map(lambda group: _run(group, groups, chosen, _told(group, stack)), groups))
+        lint = pool.submit(_run, "lint", LINT, {})
+        suites = [
+            pool.submit(_run, ", ".join(group) or "the others", [*chosen, *words(group, groups)], _told(group, stack))
+            for group in groups
+        ]
+        ended = [running.result() for running in (lint, *suites)]
     worst = max(group.code for group in ended)
     whole = Ended(
         f"{'the proofs' if proof else 'the gate'} {'failed' if worst else 'passed'}",
@@ -98,16 +104,11 @@ def _told(group: Sequence[str], stack: Stack | None) -> Mapping[str, str]:
     return {"FENCEPOST_GATE": "1", **({} if group is BREAKING else {HOME: str(stack.home)})}
 
 
-def _run(
-    group: Sequence[str], groups: Sequence[Sequence[str]], pytest: Sequence[str], told: Mapping[str, str]
-) -> Ended:
-    name = ", ".join(group) or "the others"
+def _run(name: str, command: Sequence[str], told: Mapping[str, str]) -> Ended:
     _say(f"begins: {name}\n")
     began = time.monotonic()
     env = {**os.environ, **told}
-    with subprocess.Popen(
-        [*pytest, *words(group, groups)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env
-    ) as running:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as running:
         assert running.stdout is not None
         said = running.stdout.read().decode(errors="replace")
         _, status, used = os.wait4(running.pid, 0)

@@ -122,6 +122,7 @@ def test_it_says_what_it_did_and_the_second_time_that_nothing_was_left_to_do(flo
     assert not flow.may("UPDATE", flow.name)
 
 
+@pytest.mark.proof
 def test_without_any_one_of_the_rights_the_role_cannot_run(flow: Guarded) -> None:
     flow.produce(range(10))
     flow.prepare("--role", flow.role, options=KEYED)

@@ -25,6 +25,7 @@ def lake(stack: Stack, tmp_path: Path) -> LakeFlow:
     return lake
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_a_delta_table_is_made_by_the_first_run_and_then_positions_are_set(lake: LakeFlow) -> None:
     done = fencepost(lake.folder, "positions", "set", "--to", "0:5,1:5")

@@ -40,6 +40,7 @@ def test_a_record_that_always_fails_stops_the_run_and_nothing_of_its_span_lands(
     assert flow.landed_in(0) == flow.positions()[0] in (0, 20_000)  # the other one is whole, or was given up with it
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(600)
 def test_a_function_that_fails_once_is_tried_again_and_everything_lands(flow: Flow, tmp_path: Path) -> None:
     flow.produce(IDS)

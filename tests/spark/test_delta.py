@@ -74,6 +74,7 @@ def test_a_driver_killed_with_half_its_tasks_done_and_again_after_the_commit_los
     lake.assert_exact(8_100)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_a_task_in_the_middle_of_its_rows_is_fenced(lake: LakeFlow, tmp_path: Path) -> None:
     lake.produce(FIRST)

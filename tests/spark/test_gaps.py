@@ -28,7 +28,7 @@ def _parts(flow: Flow, engine: str, skip: bool = True, guarantee: str = "at-most
     return {**ENGINES[engine], "guarantee": guarantee, "source": source}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.proof), "python"])
 def test_a_run_that_may_lose_goes_on_at_the_first_record_there_is_and_tells_what_was_gone(
     flow: Flow, engine: str
 ) -> None:

@@ -69,6 +69,7 @@ def test_records_land_once_with_their_places_and_positions_can_be_set(lake: Iceb
     assert lake.run().rows == 5
 
 
+@pytest.mark.proof
 def test_pipelines_of_one_process_may_have_sinks_that_need_other_jars(stack: Stack, tmp_path: Path) -> None:
     """A JVM reads its class path once: the next sink gets another one."""
     flows = [make(stack, tmp_path) for make in (LakeFlow, IcebergFlow)]

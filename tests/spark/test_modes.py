@@ -45,6 +45,7 @@ def test_upsert_keeps_the_newest_and_goes_on_with_a_column_that_the_table_was_gi
     assert flow.sql(f"SELECT id, twice FROM {flow.name} WHERE id IN (5, 6) ORDER BY id") == [(5, 10), (6, None)]
 
 
+@pytest.mark.proof
 def test_dedupe_covers_what_the_producer_and_what_at_least_once_repeat(flow: Flow, tmp_path: Path) -> None:
     """Every event is sent twice, and a task dies after its write: Spark runs it again."""
     for _ in range(2):
@@ -80,6 +81,7 @@ def test_the_audit_knows_which_keys_were_deleted(flow: Flow) -> None:
     assert audit(pipeline).verdict is Verdict.BROKEN  # a key that was deleted has a row
 
 
+@pytest.mark.proof
 def test_an_event_without_a_value_deletes_the_row_of_kafkas_key_and_bad_keys_go_aside(flow: Flow) -> None:
     _deleted(flow)
     flow.remove([1])

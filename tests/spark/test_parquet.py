@@ -33,7 +33,7 @@ def files(stack: Stack, tmp_path: Path) -> ParquetFlow:
     return ParquetFlow(stack, tmp_path)
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
+@pytest.mark.parametrize("guarantee", ["at-least-once", pytest.param("at-most-once", marks=pytest.mark.proof)])
 def test_rows_land_once_where_nothing_breaks_and_the_group_is_the_ledger(files: ParquetFlow, guarantee: str) -> None:
     files.produce(range(100))
     assert files.run(guarantee=guarantee).rows == 100
@@ -101,6 +101,7 @@ def test_rows_of_other_columns_are_refused(files: ParquetFlow) -> None:
     files.assert_exact(2)
 
 
+@pytest.mark.proof
 def test_a_folder_with_files_and_no_position_is_refused_until_positions_are_set(files: ParquetFlow) -> None:
     files.path.mkdir()
     pq.write_table(pa.table({"id": [7]}), files.path / "theirs.parquet")
@@ -135,7 +136,8 @@ def test_a_kill_between_the_two_steps(files: ParquetFlow, tmp_path: Path, guaran
     assert files.left_over() == []
 
 
-@pytest.mark.parametrize("guarantee", [pytest.param("at-least-once", marks=pytest.mark.proof), "at-most-once"])
+@pytest.mark.proof
+@pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
 def test_a_driver_killed_while_its_stage_is_full_leaves_nothing_that_is_read(
     files: ParquetFlow, guarantee: str
 ) -> None:
@@ -160,6 +162,7 @@ def test_a_driver_killed_while_its_stage_is_full_leaves_nothing_that_is_read(
     assert files.left_over() == []
 
 
+@pytest.mark.proof
 def test_a_job_that_fails_after_some_tasks_ended_is_put_back_and_lands_once(files: ParquetFlow) -> None:
     files.produce(range(200))
     failing = files.folder / "failing.py"
@@ -176,6 +179,7 @@ def test_a_job_that_fails_after_some_tasks_ended_is_put_back_and_lands_once(file
     files.assert_exact(200)
 
 
+@pytest.mark.proof
 def test_files_that_were_renamed_in_part_are_never_there_twice_at_most_once(
     files: ParquetFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

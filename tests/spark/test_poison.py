@@ -89,7 +89,7 @@ def test_no_record_is_too_bad_to_be_put_aside(flow: Flow) -> None:
     assert flow.positions() == {0: 5, 1: 5}
 
 
-@pytest.mark.parametrize("kind", ["store", "arrow"])
+@pytest.mark.parametrize("kind", ["store", pytest.param("arrow", marks=pytest.mark.proof)])
 def test_what_the_task_itself_cannot_take_is_put_aside_too(flow: Flow, kind: str) -> None:
     bad = KINDS[kind]
     flow.produce(range(200), {7: bad.value})
@@ -116,6 +116,7 @@ NOT_ONE_DOCUMENT = [
 ]
 
 
+@pytest.mark.proof
 def test_a_value_that_is_not_exactly_one_document_is_a_bad_record(flow: Flow) -> None:
     good = {20: b' {"id": 20, "s": "}{"}\n', 21: b'{"s": "21", "id": 21}', 22: b'{"id": 22, "s": "]}"}'}
     bad = dict(enumerate(NOT_ONE_DOCUMENT))

@@ -83,6 +83,7 @@ def test_records_deleted_while_a_batch_is_read_are_named(flow: Flow, tmp_path: P
     assert flow.positions() == {other: 0, 1 - other: 100}
 
 
+@pytest.mark.proof
 def test_a_topic_deleted_while_it_is_read_ends_the_run(flow: Flow) -> None:
     flow.produce(range(100))
     with flow.running() as running:

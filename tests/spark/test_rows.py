@@ -83,6 +83,7 @@ def test_without_a_transform_key_value_and_time_land_as_they_are(
     assert abs(rows[2][3] - datetime.now(UTC)) < timedelta(minutes=10)
 
 
+@pytest.mark.proof
 def test_a_schema_alone_makes_columns_and_one_field_may_be_missing(flow: Flow) -> None:
     flow.produce(range(4), {2: b'{"id": 2, "unknown": [1]}'})
     flow.run(transform=None)
@@ -141,6 +142,7 @@ def test_a_transform_that_gives_nothing_advances_and_the_positions_are_mirrored_
     assert flow.positions() == _group_offsets(flow) == {0: 100, 1: 100}
 
 
+@pytest.mark.proof
 def test_a_run_with_nothing_to_read_ends_well(flow: Flow) -> None:
     flow.run()
     assert flow.positions() == {0: 0, 1: 0}

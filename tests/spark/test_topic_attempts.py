@@ -33,6 +33,7 @@ def flow(stack: Stack, tmp_path: Path) -> TopicFlow:
     return TopicFlow(stack, tmp_path)
 
 
+@pytest.mark.proof
 def test_attempts_that_fail_before_and_after_their_commit_land_once(flow: TopicFlow, tmp_path: Path) -> None:
     flow.produce(range(200))
     before, after = tmp_path / "before", tmp_path / "after"

@@ -37,7 +37,7 @@ def command(*words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize("guarantee", ["exactly-once", pytest.param("at-least-once", marks=pytest.mark.proof)])
 def test_a_plan_that_mixes_partitions_is_refused(flow: TopicFlow, guarantee: str) -> None:
     flow.produce(range(10))
     spec = flow.declare(transform=MIXES, guarantee=guarantee)
@@ -88,6 +88,7 @@ def test_plan_status_positions_peek_and_audit_of_every_target(flow: TopicFlow) -
     assert "sink 'kafka' cannot" in err
 
 
+@pytest.mark.proof
 def test_several_topics_go_into_one(flow: TopicFlow, tmp_path: Path) -> None:
     flow.produce(range(100))
     second = TopicFlow(flow.stack, tmp_path / "second")
@@ -99,6 +100,7 @@ def test_several_topics_go_into_one(flow: TopicFlow, tmp_path: Path) -> None:
     assert flow.run(source=source).rows == 0
 
 
+@pytest.mark.proof
 def test_positions_are_stored_again_before_they_expire(flow: TopicFlow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KafkaKind, "expires_after", lambda _kind, _job: 8.0)
     flow.produce(range(100))

@@ -59,6 +59,7 @@ def test_a_killed_driver_without_its_checkpoint_loses_and_doubles_nothing(
     flow.assert_exact(8_100)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "step", ["advanced", *(pytest.param(one, marks=PROOF) for one in ("rows", "started", "written", "delivered"))]

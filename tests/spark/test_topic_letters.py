@@ -46,7 +46,7 @@ def _as_it_was(message: Message) -> dict[str, Any]:
     return {"key": message.key(), "value": message.value(), "time": message.timestamp()[1]}
 
 
-@pytest.mark.parametrize("engine", ["spark", "python"])
+@pytest.mark.parametrize("engine", ["spark", pytest.param("python", marks=pytest.mark.proof)])
 def test_bad_records_go_to_the_topic_as_they_were_and_say_why(flow: TopicFlow, engine: str) -> None:
     topic = flow.make_more("dead")
     flow.produce(range(40), instead=BAD)
@@ -82,6 +82,7 @@ def test_a_letter_lands_once_though_its_task_fails_before_and_after_its_commit(f
     assert sorted(flow.landed()) == sorted(set(range(80)) - {*BAD, 41})
 
 
+@pytest.mark.proof
 def test_an_output_that_is_too_large_is_bad_by_itself(flow: TopicFlow) -> None:
     topic = flow.make_more("dead")
     flow.produce(range(20))

@@ -84,6 +84,7 @@ def test_an_interrupted_start_keeps_the_data_of_earlier_ones(home: Path) -> None
     keepsake.check(up(home).status)
 
 
+@pytest.mark.proof
 def test_a_killed_start_is_made_up_for_by_the_next(home: Path) -> None:
     command = begin("up", "--home", str(home))
     assert process.until(lambda: started(home) >= 1, 30)

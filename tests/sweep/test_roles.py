@@ -65,6 +65,7 @@ def test_few_rights_are_enough_to_write_and_to_take_over_from_a_stopped_writer(a
     assert arena.lost_and_doubled() == NOTHING
 
 
+@pytest.mark.proof
 def test_writers_of_another_role_are_left_alone_and_the_error_says_what_to_do(arena: Arena, roles: list[Role]) -> None:
     theirs, ours = roles
     theirs.grant()
