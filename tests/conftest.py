@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from support.shared_stack import HOME, shared
 os.environ.setdefault(
     "PYSPARK_SUBMIT_ARGS", "--conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell"
 )
+
+
+def pytest_configure() -> None:
+    """SIGTERM ends a run as Ctrl-C does: with its stacks."""
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("ended by SIGTERM", 143))
 
 
 @pytest.fixture(scope="session")

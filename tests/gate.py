@@ -11,9 +11,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -57,6 +57,7 @@ PROOFS = (("model",), *(tuple(suite for suite in group if suite != "model") for 
 PYTEST = [sys.executable, "-m", "pytest", "--durations=25"]
 LINT = ["make", "--no-print-directory", "lint"]
 _showing = Lock()
+_running: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def main(options: Sequence[str]) -> int:
     groups = PROOFS if proof else GROUPS
     chosen = [*PYTEST, *([] if proof else ["-m", "not proof"]), f"--color={'yes' if sys.stdout.isatty() else 'no'}"]
     began = time.monotonic()
-    with nullcontext() if proof else Stack.temporary() as stack, ThreadPoolExecutor(AT_ONCE) as pool:
+    with nullcontext() if proof else Stack.temporary() as stack, ThreadPoolExecutor(AT_ONCE) as pool, _ending(pool):
         lint = pool.submit(_run, "lint", LINT, {})
         suites = [
             pool.submit(_run, ", ".join(group) or "the others", [*chosen, *words(group, groups)], _told(group, stack))
@@ -97,6 +98,18 @@ def main(options: Sequence[str]) -> int:
     return worst
 
 
+@contextmanager
+def _ending(pool: ThreadPoolExecutor) -> Iterator[None]:
+    """Who interrupts the gate interrupts what it runs."""
+    try:
+        yield
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for running in _running:
+            running.terminate()
+        raise
+
+
 def _told(group: Sequence[str], stack: Stack | None) -> Mapping[str, str]:
     """What a group's environment says: of properties the gate has few examples, and its stack is shared."""
     if stack is None:
@@ -108,11 +121,13 @@ def _run(name: str, command: Sequence[str], told: Mapping[str, str]) -> Ended:
     _say(f"begins: {name}\n")
     began = time.monotonic()
     env = {**os.environ, **told}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile the same modules
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as running:
+        _running.append(running)
         assert running.stdout is not None
         said = running.stdout.read().decode(errors="replace")
         _, status, used = os.wait4(running.pid, 0)
-        running.returncode = os.waitstatus_to_exitcode(status)
+        running.returncode = os.waitstatus_to_exitcode(status)  # so that nobody signals who has its pid next
     ended = Ended(name, abs(running.returncode), time.monotonic() - began, used.ru_utime + used.ru_stime)
     _say(f"{said}ended: {ended}\n")
     return ended

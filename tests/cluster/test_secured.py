@@ -73,6 +73,7 @@ def test_librdkafkas_words_for_the_same_do_as_well(guarded: SecuredFlow, elsewhe
     assert described.code == 0, described
 
 
+@pytest.mark.proof
 def test_an_upsert_with_dead_letters_needs_few_rights_more(flow: SecuredFlow, elsewhere: Command) -> None:
     parts: dict[str, Any] = {"options": {"mode": "upsert", "key": ["id"]}, "on_error": "dead_letter"}
     flow.allow_reading()

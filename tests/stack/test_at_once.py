@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,3 +95,24 @@ def test_a_killed_start_is_made_up_for_by_the_next(home: Path) -> None:
     assert processes_of(home) != []
     found = up(home).status
     Keepsake.leave(found).check(found)
+
+
+TEMPORARY = """
+from fencepost.local import Stack
+with Stack.temporary() as stack:
+    print(stack.home, flush=True)
+    input()
+"""
+
+
+@pytest.mark.proof
+def test_a_temporary_stack_ends_with_the_process_that_is_terminated() -> None:
+    program = [sys.executable, "-c", TEMPORARY]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        home = Path(running.stdout.readline().strip())
+        assert processes_of(home)
+        running.terminate()
+        assert running.wait(60) == 143
+    assert processes_of(home) == []
+    assert not home.exists()

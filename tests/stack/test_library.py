@@ -93,6 +93,7 @@ def test_advertised_addresses_are_replaced(quick: Stack) -> None:
     assert quick.bootstrap_servers.startswith(f"{HOST}:{client},")
 
 
+@pytest.mark.proof
 def test_a_stack_that_runs_is_found_and_left_running(quick: Stack) -> None:
     quick.up()
     found = running(quick.home)

@@ -94,6 +94,7 @@ def test_killed_processes_are_named_and_started_again_with_their_data(home: Path
     keepsake.check(again.status)
 
 
+@pytest.mark.proof
 def test_a_killed_process_alone_is_started_alone(home: Path) -> None:
     found = standing(home)
     os.kill(found.pids["postgres"] or 0, signal.SIGKILL)

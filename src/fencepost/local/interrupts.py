@@ -35,12 +35,18 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """SIGTERM and a closed terminal unwind the block as Ctrl-C does, so that what it started is ended."""
+    """SIGTERM and a closed terminal unwind the block as Ctrl-C does, so that what it started is ended.
+
+    Whoever handles or ignores them already goes on doing so; only the main thread can be interrupted.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
     before = {number: signal.signal(number, leave) for number in numbers}
     try:
         yield

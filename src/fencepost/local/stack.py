@@ -13,7 +13,7 @@ from typing import Self
 
 from fencepost.errors import Unreachable, Usage
 from fencepost.local import kafka, launch, postgres, postgres_as_root, privacy, state, status
-from fencepost.local.interrupts import held_back
+from fencepost.local.interrupts import held_back, terminating
 from fencepost.local.kafka import BROKERS, LISTENERS, NODE_IDS, Tuning
 from fencepost.local.ports import HOST
 from fencepost.local.processes import POSTGRES, Processes
@@ -63,8 +63,8 @@ class Stack:
         broker_settings: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> Iterator[Stack]:
-        """A stack of its own in a temporary folder, wiped at the end."""
-        with tempfile.TemporaryDirectory(prefix="fencepost-") as folder:
+        """A stack of its own in a temporary folder, wiped at the end, when SIGTERM ends the process too."""
+        with terminating(), tempfile.TemporaryDirectory(prefix="fencepost-") as folder:
             home = Path(folder) / "home"
             stack = cls(home, quick_timeouts=quick_timeouts, broker_settings=broker_settings, progress=progress)
             try:
