@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fencepost.audit.engines.duckdb import DuckEngine, open_duck
 from fencepost.audit.engines.engine import table
-from fencepost.audit.engines.relations import LOG, put_nothing_dead, put_ranges, zoned
+from fencepost.audit.engines.relations import LOG, put_nothing_dead, put_ranges, put_uncounted, zoned
 from fencepost.audit.findings import Hop
 from fencepost.audit.keyed import make_expected
 from fencepost.audit.log_to_sink import compare_sides
@@ -59,13 +59,21 @@ def engine() -> Iterator[DuckEngine]:
         yield duck
 
 
-def compare(engine: DuckEngine, merge: Merge, made: Sequence[Row], sink: Sequence[Row], until: int = UNTIL) -> Hop:
+def compare(
+    engine: DuckEngine,
+    merge: Merge,
+    made: Sequence[Row],
+    sink: Sequence[Row],
+    until: int = UNTIL,
+    uncounted: Sequence[Span] = (),
+) -> Hop:
     records = sorted({row.place for row in made if row.pos < until})
     log = [(*place, None, None, None, None, False) for place in records]
     engine.put("log", table({field.name: field.type for field in LOG}, log))
     engine.put("landed", table(SINK, [(*row.place, None, row.n) for row in sink]))
     engine.put("outputs", table(OUTPUTS, [(*row.place, row.n, row.tombstone, row.key, row.value) for row in made]))
     put_ranges(engine, dict.fromkeys((A, B, C), Span(0, until)))
+    put_uncounted(engine, [(A, span) for span in uncounted])
     put_nothing_dead(engine)
     engine.keep("found", f"SELECT topic, part, pos, id, n, NULL AS payload, zone FROM ({zoned('landed')}) AS zoned")
     make_expected(engine, merge)
@@ -212,3 +220,13 @@ def test_a_key_that_has_an_event_beyond_the_position_may_have_either_row(engine:
         hop = compare(engine, ORDERED, made, [row, made[2]], until=5)
         assert hop.findings == []
     assert compare(engine, ORDERED, made, [made[0]], until=5).totals == Counter({Anomaly.LOST_BEFORE_SINK: 1})
+
+
+@pytest.mark.parametrize("merge", [UPSERT, ORDERED, DELETING], ids=["upsert", "order_by", "deletes"])
+def test_the_row_that_a_lost_event_would_have_replaced_is_not_doubled(engine: DuckEngine, merge: Merge) -> None:
+    """At most once the position of a batch moves first: what went with it is lost, and no more than that is said."""
+    made = [Row(A, 0, 0, "x", 1), Row(A, 7, 0, "x", 2, tombstone=merge.deletes), Row(A, 1, 0, "y", 1)]
+    rows, lost = [made[0], made[2]], Counter({Anomaly.LOST_BEFORE_SINK: 0 if merge.deletes else 1})
+    assert compare(engine, merge, made, rows, uncounted=[Span(5, 9)]).totals == +lost
+    counted = Counter({Anomaly.DOUBLED_IN_SINK: 1})
+    assert compare(engine, merge, made, rows, uncounted=[Span(0, 5)]).totals == lost + counted

@@ -8,7 +8,15 @@ from dataclasses import replace
 from typing import Protocol
 
 from fencepost.audit.engines.engine import Engine
-from fencepost.audit.engines.relations import NAMED, origins, put_nothing_dead, put_ranges, says_where, zoned
+from fencepost.audit.engines.relations import (
+    NAMED,
+    origins,
+    put_nothing_dead,
+    put_ranges,
+    put_uncounted,
+    says_where,
+    zoned,
+)
 from fencepost.audit.findings import Audit, Hop
 from fencepost.audit.journal import Journal, read_journals
 from fencepost.audit.journal_to_log import check_log, compare_log, doubled_in_log
@@ -202,6 +210,7 @@ class _Auditor:
             self._loader.outputs(
                 spec, self._carried(), self._scope.in_doubt()
             )  # up to an end that lies behind every row
+            put_uncounted(self._engine, self._scope.uncounted)
             aside = make_expected(self._engine, merge, order.bytewise or len(spec.source.origins) == 1)
         except FencepostError as error:
             return Hop("log to sink", BY_KEY, undecided=f"which events must have a row is not known: {error}")

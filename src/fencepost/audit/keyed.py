@@ -1,8 +1,8 @@
 """Upsert and dedupe: which event of each key must have the row, said in SQL over what the transform makes.
 
 Reads the relations `outputs` (topic, part, pos, n, tombstone, ord, and the key's columns k0, k1, ...), `ranges`,
-and `found`, the sink's rows; `log` for the events' ids. Makes `expected`, and `sink`, in which all rows of an event are
-alike: of several that came of it each may have been replaced by another event's.
+`uncounted`, and `found`, the sink's rows; `log` for the events' ids. Makes `expected`, and `sink`, in which all rows of
+an event are alike: of several that came of it each may have been replaced by another event's.
 """
 
 from __future__ import annotations
@@ -40,13 +40,21 @@ def make_expected(engine: Engine, merge: Merge, one_topic_counts: bool = True) -
     (count,) = engine.rows("SELECT count(*) AS keys FROM open_keys")
     engine.view("judged", _JUDGED.format(same=keys.same("o", "u")) if count["keys"] else "SELECT * FROM outputs")
     if count["keys"]:
-        engine.keep("settled", _SETTLED.format(same=keys.same("o", "u")))
-        engine.view("sink", "SELECT * FROM settled")
+        _leave_open(engine, keys, "open_keys")
     winners = _by_value(keys, one_topic_counts) if merge.order_by else _by_place(keys, merge.mode)
-    alive = "NOT tombstone" if merge.deletes else "TRUE"
-    engine.keep("winners", _ONE_OF_A_KEY.format(winners=winners, keys=keys.of("c."), alive=alive))
-    engine.view("expected", _EXPECTED)
+    engine.keep("winners", _ONE_OF_A_KEY.format(winners=winners, keys=keys.of("c."), names=keys.of()))
+    engine.keep("lost_keys", _LOST.format(keys=keys.of("w.")))
+    if engine.rows("SELECT 1 AS one FROM lost_keys LIMIT 1"):
+        _leave_open(engine, keys, "lost_keys")
+    engine.view("expected", _EXPECTED.format(alive="NOT w.tombstone" if merge.deletes else "TRUE"))
     return int(count["keys"])
+
+
+def _leave_open(engine: Engine, keys: Keys, relation: str) -> None:
+    """Rows of these keys are not judged."""
+    settled = f"settled_but_for_{relation}"
+    engine.keep(settled, _SETTLED.format(same=keys.same("o", "u"), keys=relation))
+    engine.view("sink", f"SELECT * FROM {settled}")
 
 
 # A partition's records before those that it began with were never carried; the others that are outside were.
@@ -59,7 +67,7 @@ _SETTLED = """
 SELECT s.topic, s.part, s.pos, s.id, s.n, s.output, s.payload,
        CASE WHEN s.zone = 'in' AND p.pos IS NOT NULL THEN 'unsettled' ELSE s.zone END AS zone
 FROM sink s LEFT JOIN (
-    SELECT DISTINCT o.topic, o.part, o.pos FROM outputs o JOIN open_keys u ON {same}
+    SELECT DISTINCT o.topic, o.part, o.pos FROM outputs o JOIN {keys} u ON {same}
 ) p ON s.topic = p.topic AND s.part = p.part AND s.pos = p.pos
 """
 
@@ -85,15 +93,21 @@ def _by_place(keys: Keys, mode: Mode) -> str:
 
 
 _ONE_OF_A_KEY = """
-SELECT topic, part, pos FROM (
-    SELECT c.*, row_number() OVER (
+SELECT topic, part, pos, tombstone, has_row, {names} FROM (
+    SELECT c.*, s.pos IS NOT NULL AS has_row, row_number() OVER (
         PARTITION BY {keys} ORDER BY CASE WHEN s.pos IS NULL THEN 1 ELSE 0 END, c.tombstone DESC, c.topic, c.part
     ) AS number
     FROM ({winners}) c LEFT JOIN (SELECT DISTINCT topic, part, pos, output FROM sink WHERE zone = 'in') s
     ON c.topic = s.topic AND c.part = s.part AND c.pos = s.pos AND c.n = s.output
-) AS candidates WHERE number = 1 AND {alive}
+) AS candidates WHERE number = 1
+"""
+# The event that should have the row went with a batch whose position moved first: the row is an older event's still.
+_LOST = """
+SELECT DISTINCT {keys} FROM winners w
+JOIN uncounted c ON w.topic = c.topic AND w.part = c.part AND w.pos >= c.first AND w.pos < c.until
+WHERE NOT w.has_row
 """
 _EXPECTED = """
 SELECT w.topic, w.part, w.pos, l.id, l.key, l.intact, l.payload FROM winners w
-JOIN log l ON l.topic = w.topic AND l.part = w.part AND l.pos = w.pos
+JOIN log l ON l.topic = w.topic AND l.part = w.part AND l.pos = w.pos WHERE {alive}
 """

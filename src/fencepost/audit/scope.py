@@ -50,12 +50,19 @@ class Scope:
             return 0
         return max(self.ends.get(at, 0) - self.positions.get(at, self.ranges[at].start), 0)
 
+    @property
+    def uncounted(self) -> list[tuple[TopicPartition, Span]]:
+        """Where the position moved first, and nobody counted the rows."""
+        return sorted(
+            ((one.partition, one.span) for one in self.spans if one.rows is None),
+            key=lambda one: (one[0], one[1].start),
+        )
+
     def in_doubt(self) -> Doubt:
         """It waits, or its batch may have been lost: the position moved first, and nobody counted the rows."""
         uncounted: dict[TopicPartition, list[Span]] = {}
-        for landed in sorted(self.spans, key=lambda one: one.span.start):
-            if landed.rows is None:
-                uncounted.setdefault(landed.partition, []).append(landed.span)
+        for at, span in self.uncounted:
+            uncounted.setdefault(at, []).append(span)
 
         def doubtful(at: TopicPartition, offset: int) -> bool:
             spans = uncounted.get(at, [])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain, islice
 from typing import Any
@@ -129,6 +129,11 @@ def _text(value: bytes | str | None) -> str | None:
 
 def put_ranges(engine: Engine, ranges: Mapping[TopicPartition, Span]) -> None:
     engine.put("ranges", table(RANGE, [(*at, span.start, span.end) for at, span in ranges.items()]))
+
+
+def put_uncounted(engine: Engine, spans: Iterable[tuple[TopicPartition, Span]]) -> None:
+    """Spans of which nobody knows whether their rows were written."""
+    engine.put("uncounted", table(RANGE, [(*at, span.start, span.end) for at, span in spans]))
 
 
 def put_nothing_dead(engine: Engine) -> None:
