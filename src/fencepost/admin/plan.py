@@ -99,12 +99,16 @@ class Plan:
     resume: Mapping[str, int] | None = None
     waiting: int | None = None
     warnings: list[str] = field(default_factory=list)
+    transform_tried: str | None = None  # when, where that was for an earlier plan of the same file
 
 
-def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
-    """Raises what a run would raise before its first batch. Offline it looks at the file and the transform only."""
+def plan_pipeline(spec: PipelineSpec, offline: bool, again: bool = False) -> Plan:
+    """Raises what a run would raise before its first batch. Offline it looks at the file and the transform only.
+
+    `again`: the transform is tried though nothing changed since it was.
+    """
     require(spec.guarantee, [*reader_findings(spec.reader_settings), *_loops(spec)])
-    seen = trial(spec)
+    seen = trial(spec) if again else _kept(spec) or trial(spec)
     merge = spec.sink.options.merge
     capabilities = spec.sink.kind.capabilities
     require_key(merge, seen.columns.names, seen.provenance)
@@ -123,6 +127,7 @@ def plan_pipeline(spec: PipelineSpec, offline: bool) -> Plan:
         columns=spec.sink.kind.columns(spec.job, seen.columns),
         target=spec.sink.options.name,
         warnings=_warnings(seen, merge, path),
+        transform_tried=seen.tried.isoformat() if seen.tried else None,
     )
     return plan if offline else _against_the_world(spec, plan, seen.columns)
 
@@ -155,6 +160,15 @@ def _warnings(seen: Preview, merge: Merge | None, path: WritePath) -> list[str]:
     if upsert and path is WritePath.STAGED and not seen.provenance:
         warnings.append(ANY_OF_A_KEY)
     return warnings
+
+
+def _kept(spec: PipelineSpec) -> Preview | None:
+    """Of an earlier trial, where trying it takes long."""
+    if spec.engine is EngineName.PYTHON:
+        return None
+    from fencepost.engines.spark import preview_cache
+
+    return preview_cache.found(spec)
 
 
 def trial(spec: PipelineSpec) -> Preview:

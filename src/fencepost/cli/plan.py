@@ -20,6 +20,9 @@ def plan(
     offline: Annotated[
         bool, typer.Option("--offline", help="Check the file and the transform only; do not connect.")
     ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Try the transform on Spark, though nothing changed since the last plan.")
+    ] = False,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Show what a run would do, without changing anything.
@@ -29,7 +32,7 @@ def plan(
     """
     from fencepost.admin.plan import plan_pipeline
 
-    found = plan_pipeline(pipeline_spec(spec, offline), offline)
+    found = plan_pipeline(pipeline_spec(spec, offline), offline, again)
     if output is OutputFormat.JSON:
         emit_json(asdict(found))
     else:
@@ -61,6 +64,8 @@ def _say(plan: Plan) -> None:
     if plan.resume is not None:
         places = ", ".join(f"{partition} at {position}" for partition, position in plan.resume.items())
         say(f"would resume: {places}; {count(plan.waiting or 0, 'offset')} to go")
+    if plan.transform_tried is not None:
+        say(f"the transform was tried at {plan.transform_tried}, and nothing changed since; plan --again tries it now")
     say("required settings:")
     for name, value in plan.settings.items():
         say(f"  {name} = {value}")

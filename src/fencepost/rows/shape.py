@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 
 import pyarrow as pa
@@ -39,6 +40,7 @@ class Preview:
     provenance: bool
     settings: Mapping[str, str]  # that are not up to the user
     within_batch: str | None = None  # the operator that puts records of one batch together, if there is one
+    tried: datetime | None = None  # where it was kept: since then nothing changed that is known to matter
 
 
 ArrowTransform = Callable[[pa.RecordBatch], pa.RecordBatch]

@@ -35,6 +35,8 @@ TOGETHER = {
     "Window",
 }
 
+SOURCES = {"LocalRelation", "LogicalRDD", "OneRowRelation", "Range"}  # that are known without asking anybody
+
 
 def stateful_operator(frame: DataFrame) -> str | None:
     """The first one that keeps state from batch to batch; an aggregate by a window of event time is one."""
@@ -54,6 +56,12 @@ def operator_within_batch(frame: DataFrame) -> str | None:
         if name in TOGETHER or (name == "Join" and all(any(map(_of_kafka, _nodes(side))) for side in _children(node))):
             return name
     return None
+
+
+def reads_only_events(frame: DataFrame) -> bool:
+    """Is everything that it reads the batch itself, or written in the transform? Else a table has a say, too."""
+    plans = _nodes(frame._jdf.queryExecution().analyzed())
+    return SOURCES.issuperset(str(node.nodeName()) for node in plans if not node.children().size())
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fencepost.engines.spark.operators import operator_within_batch
+from fencepost.engines.spark import preview_cache
+from fencepost.engines.spark.operators import operator_within_batch, reads_only_events
 from fencepost.engines.spark.plan import wide_node
 from fencepost.engines.spark.session import FIXED, session_for
 from fencepost.engines.spark.source import SOURCE_OPTIONS, KafkaSource
@@ -16,10 +17,13 @@ def preview(spec: PipelineSpec) -> Preview:
     with session_for(spec) as spark:
         transform = resolve(spark, spec, KafkaSource(spec.source, spec.kafka, spec.batch.records))
         made = transform.made(transform.source.empty(spark))
-        return Preview(
+        found = Preview(
             transform.columns,
             wide_node(transform.for_partitions(made)),
             transform.shape.provenance,
             {**SOURCE_OPTIONS, **FIXED},
             operator_within_batch(made),
         )
+        if reads_only_events(made):
+            preview_cache.keep(spec, found)
+        return found
