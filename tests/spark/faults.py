@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,3 +110,21 @@ class Unguarded:
         GUARD.install = lambda: None  # type: ignore[method-assign]
         if not self.insists:
             GUARD.require_complete = lambda: None  # type: ignore[method-assign]
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Not a fault: which process delivered."""
+
+    witness: Path
+
+    def __call__(self, step: Step, _batch: Batch[Any]) -> None:
+        if step is Step.DELIVERED:
+            with self.witness.open("a") as lines:
+                lines.write(f"{os.getpid()}\n")
+
+    def processes(self) -> list[int]:
+        """By the delivery of each partition; forgotten afterwards."""
+        found = [int(line) for line in self.witness.read_text().splitlines()] if self.witness.exists() else []
+        self.witness.unlink(missing_ok=True)
+        return found

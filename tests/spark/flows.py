@@ -154,6 +154,7 @@ class Flow:
             "sink": self.sink_part(options),
             **parts,
             "spark": SPARK | parts.get("spark", {}),
+            "batch": {"small": 0} | parts.get("batch", {}),  # faults are put into tasks
         }
         path = self.folder / f"{self.name}.yml"
         path.write_text(yaml.safe_dump({key: part for key, part in declared.items() if part is not None}))

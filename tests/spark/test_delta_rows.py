@@ -35,6 +35,7 @@ def test_dead_letters_and_filtered_records_in_every_report(lake: LakeFlow) -> No
     parts: dict[str, Any] = {
         "on_error": "dead_letter",
         "transform": {"sql": "SELECT id, _from FROM events WHERE id <> 4"},
+        "batch": {"records": 10},  # the letter is the first one's
     }
     lake.produce(range(20), instead={5: b"bad"})
     run = lake.run(**parts)

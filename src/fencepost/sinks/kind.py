@@ -80,6 +80,14 @@ class Target(Protocol):
     def open(self) -> Store: ...
 
 
+@runtime_checkable
+class MayStay(Protocol):
+    """A target whose stores can keep what they hold of a partition, where its next batch comes to the same one."""
+
+    def staying(self) -> Target:
+        """The same, for such stores."""
+
+
 @dataclass(frozen=True)
 class Fit:
     """How the rows of a pipeline go into the target that is there, or will be made."""
@@ -176,7 +184,9 @@ class TakesFrames(Protocol):
     """Takes each batch whole, as a DataFrame on the driver, and writes it by Spark's own writer, in one commit."""
 
     def frames(self, target: Any, spark: Any) -> AbstractContextManager[Store]:
-        """A store for one batch, whose rows are a DataFrame of this session, or None where it can have no row.
+        """A store for batches of one term, whose rows are a DataFrame of this session, or None where they can be none.
+
+        After any error it is closed, and the next batch gets another one.
 
         What Spark raises in a write passes through it as it is: then nothing of the batch is there.
         """
@@ -187,7 +197,7 @@ class TakesFramesWithLetters(TakesFrames, Protocol):
     """Takes the dead letters of such a batch too."""
 
     def with_letters(self, store: Any, letters: Mapping[TopicPartition, pa.RecordBatch]) -> None:
-        """The batch that this store will be given comes with these, by partition."""
+        """The next batch that this store will be given comes with these, by partition; none: with no letters."""
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,7 @@ class BatchSpec(_Part):
 
     records: Annotated[int, Field(ge=1)] = 500_000
     every: Seconds = timedelta(seconds=1)
+    small: Annotated[int, Field(ge=0, description="engine spark: so many records the driver delivers itself")] = 5_000
 
 
 def _number(value: object) -> object:

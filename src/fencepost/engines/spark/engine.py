@@ -110,6 +110,7 @@ class SparkEngine:
             stop=self.stop,
             see=self.see,
             task_target=self.task_target,
+            small=self.spec.batch.small,
             brake=self.brake,
             renew_after=self.renew_after,
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -47,23 +47,22 @@ class NumberedRows(InTask):
 
 def frame_of(transform: Transform, made: DataFrame, planned: DataFrame, spans: TaskSpans) -> DataFrame:
     """The rows of a batch as the sink gets them, with where they came from. `planned`: rows whose plan is known."""
-    shape, schema = transform.shape, from_arrow_schema(transform.columns)
-    if shape.arrow:
+    if transform.shape.arrow:
         return shaped(transform, made, spans)
-    rows = transform.for_stage(made)
-    if not shape.provenance:
-        return rows
+    if not transform.shape.provenance:
+        return transform.for_stage(made)
     if plan.one_row_each(planned):
-        return rows.withColumn("_n", f.lit(0))
+        return transform.numbered(made)
+    rows = transform.for_stage(made)
     if plan.wide_node(planned) is None:
-        return rows.mapInArrow(NumberedRows(), schema)  # type: ignore[arg-type]
+        return rows.mapInArrow(NumberedRows(), from_arrow_schema(transform.columns))  # type: ignore[arg-type]
     of_event = Window.partitionBy(*PLACE).orderBy(f.monotonically_increasing_id())
     return rows.withColumn("_n", (f.row_number().over(of_event) - 1).cast("int"))
 
 
-@dataclass(frozen=True)
+@dataclass
 class FrameWriter:
-    """Delivers batches to a sink that takes them whole."""
+    """Delivers the batches of one term to a sink that takes them whole, through one store."""
 
     kind: TakesFrames
     guarantee: Guarantee
@@ -71,21 +70,37 @@ class FrameWriter:
     target: Target
     spark: SparkSession
     see: Observer
+    _open: ExitStack = field(default_factory=ExitStack)
+    _store: Store | None = None
 
     def carry(
         self, rows: DataFrame | None, spans: TaskSpans, letters: Letters | None = None
     ) -> dict[TopicPartition, Landed]:
         """What landed, told with the first of the spans. Raises NotWritten where Spark failed."""
         batch: Batch[Any] = Batch(dict(spans), rows, self.tenure)
-        with self.kind.frames(self.target, self.spark) as store:
-            if letters:
-                able = require_able(self.kind, TakesFramesWithLetters, type(self.kind).__name__, "keep dead letters")
-                able.with_letters(store, letters)
+        try:
+            store = self._opened(letters or {})
             landed = deliver(self.guarantee, batch, Translating(store), store, self.see)
+        except BaseException:
+            self.close()  # whatever it holds is in doubt
+            raise
         if landed.already:
             return dict.fromkeys(batch.spans, landed)
         first, *others = batch.spans
         return {first: landed, **dict.fromkeys(others, Landed(rows=0))}
+
+    def close(self) -> None:
+        """It may be used again."""
+        self._store = None
+        self._open.close()
+
+    def _opened(self, letters: Letters) -> Store:
+        if self._store is None:
+            self._store = self._open.enter_context(self.kind.frames(self.target, self.spark))
+        if letters or isinstance(self.kind, TakesFramesWithLetters):
+            able = require_able(self.kind, TakesFramesWithLetters, type(self.kind).__name__, "keep dead letters")
+            able.with_letters(self._store, letters)
+        return self._store
 
 
 class Translating:

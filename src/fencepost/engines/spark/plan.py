@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -28,7 +31,30 @@ NARROW_NODES = {
 ONE_ROW_NODES = NARROW_NODES - {"Generate", "MapInArrow", "MapInPandas"}
 
 
-def spans_of(frame: DataFrame) -> TaskSpans:
+ONE_TO_ONE = re.compile(r"List\(org\.apache\.spark\.OneToOneDependency@\w+\)")
+RANGE = re.compile(r"KafkaOffsetRange\(([\w.-]+)-(\d+),(\d+),(\d+),")
+
+# What is known of plans by their text, in which node names stand and numbers mean nothing. Every step to the JVM takes
+# a tenth of a millisecond, and a plan has dozens: a batch whose plan reads as the last one's did takes three.
+_known: dict[str, _Nodes] = {}
+_MOST_KNOWN = 100
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    names: list[str]
+    nothing: bool  # no row can come out of it
+
+
+class Spans(list[tuple[TopicPartition, Span]]):
+    """By task; `way` names the RDDs over which they were found, Kafka's own the last."""
+
+    def __init__(self, spans: Iterable[tuple[TopicPartition, Span]], way: Sequence[str]) -> None:
+        super().__init__(spans)
+        self.way = frozenset(way)
+
+
+def spans_of(frame: DataFrame) -> Spans:
     """The spans of an untransformed batch, by task."""
     spans = _walk(frame._jdf.queryExecution().toRdd())
     if spans is None:
@@ -41,29 +67,35 @@ def wide_node(frame: DataFrame) -> str | None:
 
     Looks at the plan before the RDD: an adaptive plan would run a stage, and `limit` passes the walk alone.
     """
-    if gives_nothing(frame):
-        return None
-    execution = frame._jdf.queryExecution()
-    return next((name for name in _nodes(execution.executedPlan()) if name not in NARROW_NODES), None)
+    plan = _nodes_of(frame)
+    return None if plan.nothing else next((name for name in plan.names if name not in NARROW_NODES), None)
 
 
 def one_row_each(frame: DataFrame) -> bool:
     """Does each record give one row at most? Said of plans of which it is certain."""
-    return ONE_ROW_NODES.issuperset(_nodes(frame._jdf.queryExecution().executedPlan()))
+    return ONE_ROW_NODES.issuperset(_nodes_of(frame).names)
 
 
-def task_spans(frame: DataFrame) -> TaskSpans | None:
-    """The spans of a narrow plan's tasks; None where a task does not read just one partition of its own."""
-    spans = _walk(frame._jdf.queryExecution().toRdd())
-    if spans is None or len({partition for partition, _ in spans}) < len(spans):
-        return None
-    return spans
+def reads_alike(frame: DataFrame, spans: Spans) -> bool:
+    """Does each task of a narrow plan read the partition that it reads in the untransformed batch, and no other?"""
+    found = _walk(frame._jdf.queryExecution().toRdd(), spans)
+    return found == spans and len({partition for partition, _ in spans}) == len(spans)
 
 
 def gives_nothing(frame: DataFrame) -> bool:
     """Spark sees beforehand that no row can come out of it (WHERE false), and would run no task at all."""
-    scan = frame._jdf.queryExecution().executedPlan()
-    return bool(scan.nodeName() == "LocalTableScan" and scan.rows().isEmpty())
+    return _nodes_of(frame).nothing
+
+
+def _nodes_of(frame: DataFrame) -> _Nodes:
+    plan = frame._jdf.queryExecution().executedPlan()
+    text = re.sub(r"\d+", "0", plan.toString())
+    if text not in _known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        names = _nodes(plan)
+        _known[text] = _Nodes(names, names == ["LocalTableScan"] and bool(plan.rows().isEmpty()))
+    return _known[text]
 
 
 def _nodes(plan: Any) -> list[str]:
@@ -75,21 +107,35 @@ def _nodes(plan: Any) -> list[str]:
     return [name.split(" (")[0] if name.startswith("WholeStageCodegen") else name, *below]
 
 
-def _walk(rdd: Any) -> TaskSpans | None:
-    """Down one-to-one dependencies to Kafka's own RDD; None when the way forks or mixes."""
-    while rdd.getClass().getSimpleName() != "DataSourceRDD":
+def _walk(rdd: Any, known: Spans | None = None) -> Spans | None:
+    """Down one-to-one dependencies to Kafka's own RDD; None when the way forks or mixes.
+
+    `known`: spans that have been found already; from where the ways meet they are the same.
+    """
+    way, met = [_named(rdd)], known.way if known is not None else ()
+    while way[-1] not in met and not way[-1].startswith("DataSourceRDD["):
         dependencies = rdd.dependencies()
-        if dependencies.size() != 1:
+        if not ONE_TO_ONE.fullmatch(dependencies.toString()):
             return None
-        dependency = dependencies.head()
-        if dependency.getClass().getSimpleName() != "OneToOneDependency":
-            return None
-        rdd = dependency.rdd()
-    return [_span(partition) for partition in rdd.partitions()]
+        rdd = dependencies.head().rdd()
+        way.append(_named(rdd))
+    if way[-1] in met:
+        return known
+    return Spans((_span(partition) for partition in rdd.partitions()), way)
+
+
+def _named(rdd: Any) -> str:
+    """Class and number: what Spark writes first of an RDD without a name, before the place where it was made."""
+    return str(rdd.toString()).split(" at ", 1)[0]
 
 
 def _span(partition: Any) -> tuple[TopicPartition, Span]:
+    """In one call, by the text of Spark's own record of it; in several where it is another text."""
     inputs = partition.inputPartitions()
+    ranges = RANGE.findall(inputs.toString())
+    if len(ranges) == 1:
+        topic, number, start, end = ranges[0]
+        return TopicPartition(topic, int(number)), Span(int(start), int(end))
     if inputs.size() != 1:
         raise RuntimeError("a task reads more than one Kafka partition: spark.sql...minPartitions must not be set")
     offsets = inputs.head().offsetRange()

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from fencepost.engines.spark.selection import Selection
 from fencepost.errors import Usage
 from fencepost.kafka.config.java import java_settings
 from fencepost.model import EVENT_ID, Span, TopicPartition
@@ -123,24 +124,36 @@ class KafkaSource:
     def events(self, records: DataFrame) -> DataFrame:
         """Records as a transform sees them: the columns that are always there, and a JSON value's fields."""
         if not self._has_fields():
-            return records.select(*self._always)
-        parsed = records.select(*self._always, self._parsed)
+            return self._plain.of(records)
+        parsed = self._with_json.of(records)
         if not self._checked:
-            self._checked.extend(self._of_fields(parsed))
-        whole, *columns = self._checked
-        return parsed.withColumn("_json", whole).select(*columns)
+            whole, *columns = self._of_fields(parsed)
+            self._checked.append((whole, Selection(columns)))
+        whole, every = self._checked[0]
+        return every.of(parsed.withColumn("_json", whole))
 
     @cached_property
+    def _plain(self) -> Selection:
+        return Selection(self._always())
+
+    @cached_property
+    def _with_json(self) -> Selection:
+        return Selection([*self._always(), self._two_documents().alias("_json")])
+
     def _always(self) -> list[Column]:
-        """Columns are made once: each part of one is several calls to the JVM, and a batch is to take none of them."""
         mark = [f.col("value").isNull().alias("tombstone")] if self.tombstones else []
         place = f.struct("topic", "partition", "offset", *mark).alias("_from")
         always = ["timestamp", "topic", "partition", "offset"]
         return [f.col("key"), self._value(), *self._headers(), *map(f.col, always), place]
 
     @cached_property
-    def _checked(self) -> list[Column]:
+    def _checked(self) -> list[tuple[Column, Selection]]:
         """The document where it is whole, and then every column; empty until the first records are seen."""
+        return []
+
+    @cached_property
+    def unchanged(self) -> list[Selection]:
+        """What comes of events without a transform; empty until the first are seen."""
         return []
 
     def _of_fields(self, parsed: DataFrame) -> list[Column]:
@@ -165,10 +178,6 @@ class KafkaSource:
             return None
         text = _wrong(self._two_documents())
         return records.select("topic", "partition", "offset", text.alias("text")).where(f.col("text").isNotNull())
-
-    @cached_property
-    def _parsed(self) -> Column:
-        return self._two_documents().alias("_json")
 
     def _two_documents(self) -> Column:
         """The value as the first of two documents, the second of which is a seal that must be found intact.

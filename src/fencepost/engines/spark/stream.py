@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -18,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from fencepost.delivery import Observer, deliver, nobody
 from fencepost.engines.listener import BatchDone, PartitionsAdded, RenewalDue, Waiting
 from fencepost.engines.spark import plan, scratch
+from fencepost.engines.spark.driver_writer import DriverWriter
 from fencepost.engines.spark.excluded import ExcludedRecords
 from fencepost.engines.spark.failures import SparkFailure, of_a_time, translated
 from fencepost.engines.spark.frames import FrameWriter, NotWritten, frame_of
@@ -26,7 +29,7 @@ from fencepost.engines.spark.poison import PoisonSearch
 from fencepost.engines.spark.secrets import TaskTarget
 from fencepost.engines.spark.staging import StagedWriter
 from fencepost.engines.spark.transform import Transform
-from fencepost.engines.spark.writer import RESULT_SCHEMA, PartitionWriter
+from fencepost.engines.spark.writer import RESULT_SCHEMA, Delivery, PartitionWriter
 from fencepost.errors import FencepostError, Poison, Refused, Repeated, Unreachable, from_facts
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
@@ -61,6 +64,7 @@ class BatchStream:
     stop: Event = field(default_factory=Event)
     see: Observer = nobody
     task_target: TaskTarget | None = None  # the target as tasks get it; None: as it is
+    small: int = 5_000  # records of a batch that the driver delivers itself; 0: tasks deliver all of them
     renew_after: float = inf  # seconds after which a ledger must hear of every position again
     brake: Brake | None = None  # records that cannot be delivered go to the dead letters; None: the first one stops
     trouble: BaseException | None = None
@@ -69,9 +73,17 @@ class BatchStream:
     _counts: dict[tuple[TopicPartition, Span], int] = field(default_factory=dict)  # of the batch's records
     wide_node: str | None = None  # the part of the last batch's plan that mixes partitions, if there is one
 
+    def __post_init__(self) -> None:
+        self._delivery = Delivery(self.guarantee, self.tenure, self.transform.shape, self.see)
+        self._by_driver = DriverWriter(self._delivery, self.target, self.small)
+        self._whole_batches: FrameWriter | None = None
+        self._open = ExitStack()
+        self._open.enter_context(closing(self._by_driver))
+        self._aside = self._open.enter_context(ThreadPoolExecutor(1, "fencepost-topic"))
+
     def carry(self, once: bool, every: str) -> None:
         """Run until drained (once) or stopped. Raises what a batch raised, or what Spark's own failure means."""
-        with scratch.subfolder("checkpoint") as checkpoint:
+        with scratch.subfolder("checkpoint") as checkpoint, self._open:
             self._wait(self._start(checkpoint, once, every))
 
     def _start(self, checkpoint: Path, once: bool, every: str) -> StreamingQuery:
@@ -133,7 +145,11 @@ class BatchStream:
             raise Stopped
         if self._due:
             raise RenewalDue
-        self.before_batch()
+        self._checked = self._aside.submit(self.before_batch)
+
+    def _require_checked(self) -> None:
+        """Before anything of the batch moves: the topic was asked while the batch was planned."""
+        self._checked.result()
 
     def _carry_batch(self, records: DataFrame, number: int) -> BatchDone:
         spans = plan.spans_of(records)
@@ -156,7 +172,7 @@ class BatchStream:
             staged=self.wide_node,
         )
 
-    def _landed(self, records: DataFrame, spans: plan.TaskSpans) -> Outcomes:
+    def _landed(self, records: DataFrame, spans: plan.Spans) -> Outcomes:
         """Deliver the batch; where records are dead-lettered, again without the bad ones until the rest lands."""
         excluded = ExcludedRecords(self.transform.source)
         landed: Outcomes = {}
@@ -192,13 +208,12 @@ class BatchStream:
             self._counts[partition, span] = self.transform.source.batch(self.spark, partition, span).count()
         return self._counts[partition, span]
 
-    def _attempt(
-        self, records: DataFrame, spans: plan.TaskSpans, excluded: ExcludedRecords
-    ) -> tuple[Outcomes, Troubles]:
+    def _attempt(self, records: DataFrame, spans: plan.Spans, excluded: ExcludedRecords) -> tuple[Outcomes, Troubles]:
         made = self.transform.made(records)
         rows = self.transform.for_partitions(made)
         self.wide_node = None
         if plan.gives_nothing(rows) or not spans:  # an aggregate of nothing would be a row
+            self._require_checked()
             return self._without_tasks(spans), []
         if isinstance(self.kind, TakesFrames):
             return self._whole(self.kind, (made, rows), records, spans, excluded)
@@ -206,17 +221,21 @@ class BatchStream:
         try:
             if choose_path(self.kind.capabilities, self.wide_node) is WritePath.STAGED:
                 return self._by_stage(self.transform.for_stage(made), spans, excluded)
-            if plan.task_spans(rows) != spans:
+            if not plan.reads_alike(rows, spans):
                 raise Refused("the transform's tasks do not read one Kafka partition each, in the order of the source")
+            if self._by_driver.takes(spans):
+                outcomes = self._by_driver.carry(rows, spans, excluded.letters(), self._require_checked)
+                return _sorted_out(outcomes)
             return self._by_tasks(rows, spans, excluded)
         except SparkFailure as error:
             return {}, self._bad_records(error, records, spans, excluded)
 
     def _bad_records(
-        self, error: Exception, records: DataFrame, spans: plan.TaskSpans, excluded: ExcludedRecords
+        self, error: Exception, records: DataFrame, spans: plan.Spans, excluded: ExcludedRecords
     ) -> Troubles:
         """Those that Spark fails on; raises what else it may be."""
         failure = translated(error)
+        self._require_checked()
         if isinstance(failure, Unreachable):
             raise failure from error
         self.require_readable(dict(spans))  # where records are gone, reading fails as it does for bad ones
@@ -229,39 +248,41 @@ class BatchStream:
         kind: TakesFrames,
         frames: tuple[DataFrame, DataFrame],
         records: DataFrame,
-        spans: plan.TaskSpans,
+        spans: plan.Spans,
         excluded: ExcludedRecords,
     ) -> tuple[Outcomes, Troubles]:
         """By Spark's own writer, in one commit. `frames`: what the transform made, and the same as it was planned."""
-        writer = FrameWriter(kind, self.guarantee, self.tenure, self.target, self.spark, self.see)
+        self._require_checked()
         try:
-            return writer.carry(frame_of(self.transform, *frames, spans), spans, excluded.letters()), []
+            return self._frames(kind).carry(frame_of(self.transform, *frames, spans), spans, excluded.letters()), []
         except Poison as poison:  # of a key that is null
             return {}, [poison]
         except NotWritten as error:
             return {}, self._bad_records(error.failure, records, spans, excluded)
 
-    def _search(self, records: DataFrame, spans: plan.TaskSpans) -> PoisonSearch:
+    def _frames(self, kind: TakesFrames) -> FrameWriter:
+        if self._whole_batches is None:
+            frames = FrameWriter(kind, self.guarantee, self.tenure, self.target, self.spark, self.see)
+            self._whole_batches = self._open.enter_context(closing(frames))
+        return self._whole_batches
+
+    def _search(self, records: DataFrame, spans: plan.Spans) -> PoisonSearch:
         whole = isinstance(self.kind, TakesFrames)
         return PoisonSearch(self.transform, records, spans, self.transform.shape.most_bad, whole)
 
-    def _by_tasks(self, rows: DataFrame, spans: plan.TaskSpans, excluded: ExcludedRecords) -> tuple[Outcomes, Troubles]:
-        writer = PartitionWriter(
-            self.guarantee, self.tenure, self._for_tasks, spans, self.transform.shape, excluded.letters(), self.see
-        )
-        landed: Outcomes = {}
-        troubles = []
-        for row in rows.mapInArrow(writer, RESULT_SCHEMA).collect():  # type: ignore[arg-type]
-            outcome = json.loads(row.outcome)
-            if "error" in outcome:
-                troubles.append(from_facts(outcome))
-            else:
-                landed[TopicPartition(row.topic, row.partition)] = Landed(**outcome)
-        return landed, _poisons(troubles)
+    def _by_tasks(self, rows: DataFrame, spans: plan.Spans, excluded: ExcludedRecords) -> tuple[Outcomes, Troubles]:
+        self._by_driver.close()
+        self._require_checked()
+        writer = PartitionWriter(self._delivery, self._for_tasks, spans, excluded.letters())
+        found = rows.mapInArrow(writer, RESULT_SCHEMA).collect()  # type: ignore[arg-type]
+        self._by_driver.saw(spans, sum(row.bytes for row in found))
+        outcomes = {TopicPartition(row.topic, row.partition): json.loads(row.outcome) for row in found}
+        return _sorted_out({at: from_facts(one) if "error" in one else Landed(**one) for at, one in outcomes.items()})
 
-    def _by_stage(self, rows: DataFrame, spans: plan.TaskSpans, excluded: ExcludedRecords) -> tuple[Outcomes, Troubles]:
+    def _by_stage(self, rows: DataFrame, spans: plan.Spans, excluded: ExcludedRecords) -> tuple[Outcomes, Troubles]:
         provenance = self.transform.shape.provenance
         kind = require_able(self.kind, TakesTables, self.kind.capabilities.name, "take a batch as a whole")
+        self._require_checked()
         staging = StagedWriter(kind, self.guarantee, self.tenure, self.target, self._for_tasks, provenance, self.see)
         try:
             landed, troubles = staging.carry(rows, dict(spans), excluded.letters())
@@ -269,11 +290,10 @@ class BatchStream:
             return {}, [poison]
         return landed, _poisons(troubles)
 
-    def _without_tasks(self, spans: plan.TaskSpans) -> Outcomes:
+    def _without_tasks(self, spans: plan.Spans) -> Outcomes:
         """A plan that can give no row has no tasks either; the positions move all the same."""
         if isinstance(self.kind, TakesFrames):
-            writer = FrameWriter(self.kind, self.guarantee, self.tenure, self.target, self.spark, self.see)
-            return writer.carry(None, spans) if spans else {}
+            return self._frames(self.kind).carry(None, spans) if spans else {}
         store = self.target.open()
         try:
             batches: dict[TopicPartition, Batch[Any]] = {
@@ -282,6 +302,11 @@ class BatchStream:
             return {at: deliver(self.guarantee, batch, store, store, self.see) for at, batch in batches.items()}
         finally:
             store.close()
+
+
+def _sorted_out(outcomes: Mapping[TopicPartition, Landed | FencepostError]) -> tuple[Outcomes, Troubles]:
+    landed = {at: one for at, one in outcomes.items() if isinstance(one, Landed)}
+    return landed, _poisons([one for one in outcomes.values() if isinstance(one, FencepostError)])
 
 
 def _poisons(troubles: list[FencepostError]) -> Troubles:

@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from fencepost.engines.spark.operators import stateful_operator
+from fencepost.engines.spark.selection import Selection, queried
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.errors import FencepostError, Usage
 from fencepost.rows.functions import FunctionName
@@ -37,8 +38,8 @@ class Transform:
     shape: RowShape
     columns: pa.Schema  # what the sink gets
     carries_provenance: bool  # `_from` comes out of it
-    # columns of what was made, by its schema: each is several calls to the JVM, and a batch is to take none of them
-    _columns: dict[tuple[str, str], list[Column]] = field(default_factory=dict, repr=False, compare=False)
+    # of what was made, by its schema
+    _selections: dict[tuple[str, str], Selection] = field(default_factory=dict, repr=False, compare=False)
 
     def apply(self, records: DataFrame) -> DataFrame:
         """The batch's rows as the writer of one partition expects them."""
@@ -68,15 +69,19 @@ class Transform:
         """The same for tasks that hold rows of any partition."""
         return self._with("stage", made, self._anywhere)
 
+    def numbered(self, made: DataFrame) -> DataFrame:
+        """The same where each event gives one row at most."""
+        return self._with("numbered", made, lambda made: [*self._anywhere(made), f.lit(0).alias("_n")])
+
     def _anywhere(self, made: DataFrame) -> list[Column]:
         names = [*PLACE, *(["tombstone"] if self.shape.tombstones else [])] if self.shape.provenance else []
         return [*_flattened(made), *(f.col(f"{FROM}.{name}").alias(f"_{name}") for name in names)]
 
     def _with(self, use: str, made: DataFrame, columns: Callable[[DataFrame], list[Column]]) -> DataFrame:
         key = (use, str(made._jdf.schema().json()))
-        if key not in self._columns:
-            self._columns[key] = columns(made)
-        return made.select(*self._columns[key])
+        if key not in self._selections:
+            self._selections[key] = Selection(columns(made))
+        return self._selections[key].of(made)
 
 
 def resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Transform:
@@ -141,10 +146,12 @@ def _deletes(spec: PipelineSpec) -> bool:
 
 def _on_spark(events: DataFrame, spec: TransformSpec | None, folder: str, source: KafkaSource) -> DataFrame:
     if spec is None:
-        return events.select(*_as_it_is(events, source))
+        if not source.unchanged:
+            source.unchanged.append(Selection(_as_it_is(events, source)))
+        return source.unchanged[0].of(events)
     if spec.sql is not None:
         events.createOrReplaceTempView("events")
-        return events.sparkSession.sql(spec.sql)
+        return queried(spec.sql, events)
     if spec.spark is not None:
         made = _called(FunctionName(spec.spark, folder), events)
         if not isinstance(made, DataFrame):

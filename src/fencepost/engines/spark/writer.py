@@ -19,13 +19,14 @@ from fencepost.engines.spark.plan import TaskSpans
 from fencepost.engines.spark.secrets import TaskTarget
 from fencepost.errors import FencepostError, InputCut
 from fencepost.guarantee import Guarantee
-from fencepost.model import Batch, Landed, Tenure
+from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.rows.shape import RowShape
 from fencepost.rows.spool import read_ahead
 from fencepost.sinks.kind import Store
 
-RESULT_SCHEMA = "topic string, partition int, outcome string"  # the outcome as JSON
+RESULT_SCHEMA = "topic string, partition int, outcome string, bytes long"  # the outcome as JSON
 
+_RESULT = pa.schema({"topic": pa.string(), "partition": pa.int32(), "outcome": pa.string(), "bytes": pa.int64()})
 _stores: dict[UUID, Store] = {}  # by token
 
 
@@ -57,34 +58,56 @@ class InTask:
             return json.dumps(error.facts())
 
 
+@dataclass(frozen=True)
+class Delivery:
+    """How one Kafka partition's rows go into the sink, wherever they are."""
+
+    guarantee: Guarantee
+    tenure: Tenure
+    shape: RowShape
+    see: Observer = nobody
+
+    def carry(
+        self,
+        store: Store,
+        place: tuple[TopicPartition, Span],
+        batches: Iterator[pa.RecordBatch],
+        aside: pa.RecordBatch | None,
+    ) -> Landed:
+        """`aside`: records of the span that were dead-lettered."""
+        partition, span = place
+        made = self.shape.rows(partition, batches)
+        if self.guarantee is Guarantee.AT_MOST_ONCE:
+            made = read_ahead(made)  # one that fails on the way costs nothing before a position moves
+        batch = Batch({partition: span}, chain([aside] if aside else [], made), self.tenure)
+        return deliver(self.guarantee, batch, store, store, self.see)
+
+
 @dataclass
 class PartitionWriter(InTask):
     """One Kafka partition's rows go into the sink."""
 
-    guarantee: Guarantee
-    tenure: Tenure
+    delivery: Delivery
     target: TaskTarget
     spans: TaskSpans  # by task
-    shape: RowShape
     letters: Letters  # records that were dead-lettered, by partition
-    see: Observer = nobody
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition, span = self.spans[self.task().partitionId()]
-        aside = self.letters.get(partition)
+        place = partition, _ = self.spans[self.task().partitionId()]
+        seen = [0]  # bytes
 
         def carry() -> Landed:
-            store = store_for(self.target, self.tenure)
-            made = self.shape.rows(partition, whole(batches))
-            if self.guarantee is Guarantee.AT_MOST_ONCE:
-                made = read_ahead(made)  # one that fails on the way costs nothing before a position moves
-            batch = Batch({partition: span}, chain([aside] if aside else [], made), self.tenure)
-            return deliver(self.guarantee, batch, store, store, self.see)
+            store = store_for(self.target, self.delivery.tenure)
+            return self.delivery.carry(store, place, _counted(whole(batches), seen), self.letters.get(partition))
 
-        yield pa.RecordBatch.from_pylist(
-            [{"topic": partition.topic, "partition": partition.partition, "outcome": self.tell(carry)}],
-            schema=pa.schema({"topic": pa.string(), "partition": pa.int32(), "outcome": pa.string()}),
-        )
+        told = {"topic": partition.topic, "partition": partition.partition, "outcome": self.tell(carry)}
+        yield pa.RecordBatch.from_pylist([{**told, "bytes": seen[0]}], schema=_RESULT)
+
+
+def _counted(batches: Iterator[pa.RecordBatch], seen: list[int]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        seen[0] += batch.nbytes
+        yield batch
 
 
 def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -45,6 +45,9 @@ class KafkaTarget:
             return KafkaStore(self.settings, records=partial(_as_they_came, origins=self.origins), reuse=self.reuse)
         return KafkaStore(self.settings, self.outputs, reuse=self.reuse)
 
+    def staying(self) -> KafkaTarget:
+        return replace(self, reuse=True)
+
     def without_secrets(self) -> tuple[KafkaTarget, Mapping[str, str]]:
         """Any setting may hold a password; an address alone does not."""
         kafka = self.settings.kafka
