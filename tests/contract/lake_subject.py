@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.errors import InputCut
-from fencepost.model import Landed
+from fencepost.model import Span, TopicPartition
 from fencepost.sinks.lake.document import Document
-from fencepost.sinks.lake.store import LakeStore, Outrun
+from fencepost.sinks.lake.store import LakeStore, Letters, Outrun
 
 
 @dataclass
@@ -29,6 +29,18 @@ class Once:
         return list(self._ids)
 
 
+@dataclass(frozen=True)
+class Read:
+    ids: list[int]
+
+    @property
+    def rows(self) -> int:
+        return len(self.ids)
+
+    def counts(self, spans: Mapping[TopicPartition, Span]) -> Mapping[TopicPartition, int] | None:
+        return dict.fromkeys(spans, self.rows) if len(spans) == 1 else None
+
+
 class TableInMemory:
     name = "numbers"
 
@@ -42,15 +54,16 @@ class TableInMemory:
     def holds_rows(self) -> bool:
         return bool(self._kept.rows)
 
-    def prepare(self, rows: Once) -> tuple[Landed, list[int]]:
-        read = rows.read()
-        return Landed(len(read)), read
+    def bury(self, _letters: Letters) -> None: ...
 
-    def commit(self, pipeline: str, before: Document | None, after: Document, rows: list[int] | None) -> None:
+    def prepare(self, _pipeline: str, rows: Once) -> Read:
+        return Read(rows.read())
+
+    def commit(self, pipeline: str, before: Document | None, after: Document, rows: Read | None) -> None:
         newest = self.document(pipeline)
         if (newest.commit if newest else None) != (before.commit if before else None):
             raise Outrun
-        self._kept.rows += rows or []
+        self._kept.rows += rows.ids if rows else []
         self._kept.documents[pipeline] = after.to_json()
 
     def close(self) -> None: ...

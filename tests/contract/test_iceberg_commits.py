@@ -1,4 +1,4 @@
-"""Commits to an Iceberg table whose answer is lost, or is not true. The library and the catalog are the real ones."""
+"""Commits to an Iceberg table: what they leave, and answers that are lost or not true. Library and catalog are real."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ from fencepost.errors import Fenced, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
 from fencepost.model import Batch, Landed, Span
+from fencepost.sinks.auditing import Commit
 from fencepost.sinks.iceberg import library
+from fencepost.sinks.iceberg.kind import KIND
 from fencepost.sinks.iceberg.options import IcebergOptions
-from fencepost.sinks.iceberg.table import DataFiles, IcebergTable, IcebergTarget
+from fencepost.sinks.iceberg.table import IcebergTable, IcebergTarget, branch_prefix
+from fencepost.sinks.iceberg.writing import DataFiles
+from fencepost.sinks.kind import SinkJob
 from fencepost.sinks.lake.store import LakeStore
 from fencepost.testing.batches import ORDERS, PIPELINE, owner
 
@@ -92,7 +96,7 @@ def java() -> Iterator[None]:
 def store(options: IcebergOptions) -> Iterator[LakeStore]:
     with closing(IcebergTarget(options, {}).open()) as store:
         table: Any = store.table
-        table.prepare = lambda _rows: (Landed(1), _file(table))
+        table.prepare = lambda _pipeline, _rows: _file(table)
         yield store
 
 
@@ -192,3 +196,45 @@ def test_a_takeover_that_was_outrun_is_made_after_all(store: LakeStore, options:
 
     table._library.table = table_of
     assert owner(store).epoch == 2
+
+
+def test_branches_of_killed_runs_go_with_the_next_commit_of_their_pipeline(
+    store: LakeStore, options: IcebergOptions
+) -> None:
+    owner(store)
+    table: Any = store.table
+    there = table._library.table("db.t")
+    left, others = f"{branch_prefix(PIPELINE)}{uuid4().hex}", [f"{branch_prefix('another')}x", "somebody_s"]
+    for name in (left, *others):
+        there.manageSnapshots().createBranch(name, there.currentSnapshot().snapshotId()).commit()
+    _take_over(options)
+    assert sorted(table._library.table("db.t").refs().keySet()) == sorted(["main", *others])
+
+
+def test_what_a_commit_covered_is_on_record_as_long_as_its_snapshot(store: LakeStore, options: IcebergOptions) -> None:
+    batch = _batch(store)
+    assert deliver(Guarantee.EXACTLY_ONCE, batch, store, store).rows == 1
+    job = SinkJob(PIPELINE, Guarantee.EXACTLY_ONCE, options)
+    (held, commits) = KIND.commits(job)
+    assert (held[ORDERS].position, commits) == (1, [Commit(ORDERS, Span(0, 1), 1)])
+    activity = KIND.state(job)[1]
+    assert (activity.rows, activity.rows_last_minute, KIND.forgets(job)) == (1, 1, False)
+    assert KIND.landed(store, PIPELINE, [batch.tenure.token], {}) == Landed(1)
+
+    table: Any = store.table
+    there = table._library.table("db.t")
+    there.newFastAppend().commit()  # somebody else's
+    there.expireSnapshots().expireOlderThan(2**62).retainLast(1).cleanExpiredFiles(False).commit()
+    found = KIND.commits_at(job, ORDERS, 0)
+    assert (found.over, found.forgotten, KIND.commits(job)[1]) == ([], True, [Commit(ORDERS, Span(1, 1), 0)])
+    assert (KIND.state(job)[1].rows, KIND.state(job)[1].rows_last_minute) == (1, 0)
+
+
+def test_at_most_once_a_batch_that_was_put_back_is_not_on_record(store: LakeStore, options: IcebergOptions) -> None:
+    batch = _batch(store)
+    store.advance(batch)
+    store.retreat(batch)
+    job = SinkJob(PIPELINE, Guarantee.AT_MOST_ONCE, options)
+    assert KIND.commits(job)[1] == []
+    assert deliver(Guarantee.AT_LEAST_ONCE, batch, store, store).rows == 1
+    assert KIND.commits(job)[1] == [Commit(ORDERS, Span(0, 1), 1)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyiceberg.table import Table
+from pyspark.sql import SparkSession
 
 from fencepost.engines.spark.session import session_for
 from fencepost.guarantee import Guarantee
@@ -21,6 +22,8 @@ from spark.flows import Flow
 
 class IcebergFlow(Flow):
     """The files are in a folder of the test's."""
+
+    WRITES = "fencepost.sinks.iceberg.table.staged"  # what brings rows to the table
 
     @property
     def options(self) -> dict[str, Any]:
@@ -40,6 +43,24 @@ class IcebergFlow(Flow):
     def landed(self, column: str = "id") -> list[Any]:
         table = self.table()
         return table.scan(selected_fields=(column,)).to_arrow().column(column).to_pylist() if table else []
+
+    def rows(self) -> list[dict[str, Any]]:
+        return _rows(self.table())
+
+    def letters(self) -> list[dict[str, Any]]:
+        return _rows(catalog.load(self.job.options, {}, f"db.{self.name}_dead"))
+
+    def delete(self, where: str) -> None:
+        """As somebody else."""
+        self.maintain(f"DELETE FROM {{table}} WHERE {where}")
+
+    def partitioned_by(self) -> list[str]:
+        table = self.table()
+        return [field.name for field in table.spec().fields] if table else []
+
+    def branches(self) -> list[str]:
+        table = self.table()
+        return sorted(name for name in table.refs() if name != "main") if table else []
 
     def store(self) -> LakeStore:
         return KIND.ledger(self.job)
@@ -64,9 +85,20 @@ class IcebergFlow(Flow):
         """Everything that was written, committed or not."""
         return list((self.folder / "warehouse").rglob("*.parquet"))
 
+    def beside(self, statement: str) -> None:
+        """The same in the session of a pipeline that runs in this process."""
+        SparkSession.builder.getOrCreate().sql(self._told(statement))
+
+    def _told(self, statement: str) -> str:
+        return statement.format(catalog="lake", name=f"db.{self.name}", table=f"lake.db.{self.name}")
+
     def maintain(self, *statements: str) -> None:
         """What an operator does to the table, in Spark's SQL."""
         spec = load(self.declare())
         with session_for(spec) as spark:
             for statement in statements:
-                spark.sql(statement.format(catalog="lake", name=f"db.{self.name}", table=f"lake.db.{self.name}"))
+                spark.sql(self._told(statement))
+
+
+def _rows(table: Table | None) -> list[dict[str, Any]]:
+    return list(table.scan().to_arrow().to_pylist()) if table else []

@@ -15,6 +15,8 @@ from spark.flows import Flow
 class LakeFlow(Flow):
     """The table is a folder of the test's."""
 
+    WRITES = "fencepost.sinks.delta.writing.write"  # what brings rows to the table
+
     @property
     def path(self) -> str:
         return str(self.folder / f"{self.name}_table")
@@ -31,6 +33,19 @@ class LakeFlow(Flow):
             return list(self.table().to_pyarrow_table(columns=[column]).column(column).to_pylist())
         except TableNotFoundError:
             return []
+
+    def rows(self) -> list[dict[str, Any]]:
+        return list(self.table().to_pyarrow_table().to_pylist())
+
+    def letters(self) -> list[dict[str, Any]]:
+        return list(DeltaTable(f"{self.path}_dead").to_pyarrow_table().to_pylist())
+
+    def delete(self, where: str) -> None:
+        """As somebody else."""
+        self.table().delete(where)
+
+    def partitioned_by(self) -> list[str]:
+        return list(self.table().metadata().partition_columns)
 
     def store(self) -> DeltaStore:
         return DeltaTarget(self.path).open()

@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.admin.plan import plan_pipeline
 from fencepost.admin.status import pipeline_status
-from fencepost.errors import Fenced, PositionLost, Usage
+from fencepost.errors import PositionLost, Usage
 from fencepost.lab.crash import visits
 from fencepost.local import Stack
 from fencepost.model import Batch, Step, TopicPartition
@@ -33,10 +33,7 @@ def lake(stack: Stack, tmp_path: Path) -> IcebergFlow:
 
 def test_records_land_once_with_their_places_and_positions_can_be_set(lake: IcebergFlow) -> None:
     lake.produce(range(100))
-    with pytest.raises(Usage, match="cannot store dead letters") as refused:
-        plan_pipeline(load(lake.declare(on_error="dead_letter")), offline=False)
-    assert refused.value.remedy == "leave it at stop"
-    plan = plan_pipeline(load(lake.declare(on_error="stop")), offline=False)
+    plan = plan_pipeline(load(lake.declare()), offline=False)
     assert (plan.path, plan.target_exists, plan.columns["id"], plan.columns["_offset"]) == (
         "whole",
         False,
@@ -102,24 +99,6 @@ def test_a_driver_killed_with_half_its_tasks_done_and_again_after_the_commit_los
     lake.produce(range(8_000, 8_100))
     assert lake.run(transform=StopOn(LATE, in_task).in_file(tmp_path)).rows == 100
     lake.assert_exact(8_100)
-
-
-@pytest.mark.proof
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("step", ["started", "written"])
-def test_a_driver_that_was_stopped_and_wakes_up_after_its_successor_is_fenced(
-    lake: IcebergFlow, tmp_path: Path, step: str
-) -> None:
-    lake.produce(range(1_000))
-    seen = tmp_path / "seen"
-    with pipeline_process(lake.declare(), "--once", "--crash", step, "1", "stop", str(seen)) as zombie:
-        zombie.wait_until(lambda: visits(seen), "it stands still")
-        assert lake.run().rows == 1_000
-        lake.produce(range(1_000, 1_100))
-        zombie.go_on()
-        assert zombie.ended() == Fenced.exit_code
-    assert lake.run().rows == 100
-    lake.assert_exact(1_100)
 
 
 @pytest.mark.proof

@@ -58,6 +58,10 @@ def test_exactly_once_is_refused_with_what_can_be_had(files: ParquetFlow) -> Non
     told = here("plan", "--spec", files.declare(guarantee="exactly-once"))
     assert told.code == 2
     assert "format: delta" in told.err
+    with pytest.raises(Usage, match="cannot store dead letters") as no_letters:
+        Pipeline(files.declare(on_error="dead_letter")).run(once=True)
+    assert no_letters.value.remedy == "leave it at stop"
+    Pipeline(files.declare(on_error="stop")).run(once=True)
 
 
 def test_files_of_folders_are_read_by_every_value_as_it_was(files: ParquetFlow) -> None:

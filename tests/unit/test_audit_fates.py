@@ -24,6 +24,7 @@ THERE = Lookup(rows=0, readable=True, in_span=10)
         (Record(5, None), Fate.WAITING),
         (Record(5, None, begins=None), Fate.UNKNOWN),  # start: latest, and it has not begun
         (Record(5, 10), Fate.SKIPPED),  # positions set, or begun behind it
+        (Record(5, 10, forgotten=True), Fate.UNKNOWN),  # the table forgot its first commits
         (Record(5, 10, [UNCOUNTED]), Fate.UNKNOWN),  # at-most-once, or gone before it was read
         (Record(5, 10, [UNCOUNTED, WRITTEN]), Fate.PROCESSED),  # read again under another word
         (Record(5, 3, [WRITTEN]), Fate.WAITING),  # set back

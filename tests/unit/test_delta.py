@@ -24,10 +24,11 @@ from fencepost.sinks.delta import DeltaStore, DeltaTarget
 from fencepost.sinks.delta.audited import last_rows
 from fencepost.sinks.delta.kind import KIND
 from fencepost.sinks.delta.log_store import COMPARES, require_log_store
-from fencepost.sinks.delta.note import Count, Note, from_json, to_json
+from fencepost.sinks.delta.note import Note, from_json, to_json
 from fencepost.sinks.delta.options import DeltaOptions
 from fencepost.sinks.delta.retention import duration
 from fencepost.sinks.kind import SinkJob
+from fencepost.sinks.lake.commits import Count
 from fencepost.spec import PipelineSpec
 from fencepost.testing.batches import ORDERS, PIPELINE, batch, owner
 

@@ -44,7 +44,15 @@ def test_a_table_has_a_namespace_and_a_plain_name(table: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"dsn": "host=x"}, {"warehouse": "lake"}, {"catalog": "a.b"}, {"catalog": "fencepost_stage"}, {"mode": "upsert"}],
+    [
+        {"dsn": "host=x"},
+        {"warehouse": "lake"},
+        {"catalog": "a.b"},
+        {"catalog": "fencepost_stage"},
+        {"mode": "upsert"},
+        {"key": ["id"]},
+        {"tombstones": "delete"},
+    ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ValidationError):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fencepost.errors import Refused
 from fencepost.fence import StoredPosition
 from fencepost.model import Span, TopicPartition
+from fencepost.sinks.lake.commits import Count
 from fencepost.sinks.lake.document import Document
 
 PLACES = st.builds(TopicPartition, st.text(max_size=20), st.integers(0, 2**31 - 1))
@@ -29,8 +30,9 @@ DOCUMENTS = st.builds(
     st.integers(1, 2**62),
     st.dictionaries(PLACES, HELD, max_size=5),
     st.none() | st.just("exactly-once"),
-    st.dictionaries(PLACES, SPANS, max_size=3),
     st.uuids(),
+    st.builds(Count, st.integers(0, 2**62), st.integers(0, 2**62)),
+    st.builds(Count, st.integers(0, 2**62), st.integers(0, 2**62)),
 )
 
 

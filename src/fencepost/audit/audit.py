@@ -32,7 +32,14 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import AuthenticationFailed
 from fencepost.machine.counting import count
 from fencepost.model import Mode, Span
-from fencepost.sinks.auditing import ComparesKeys, LandedRecords, LandedRows, ListsCommits, Relation
+from fencepost.sinks.auditing import (
+    ComparesKeys,
+    ForgetsCommits,
+    LandedRecords,
+    LandedRows,
+    ListsCommits,
+    Relation,
+)
 from fencepost.sinks.kind import require_able
 from fencepost.spec import Declared, PipelineSpec, SinkSpec, spec_of
 
@@ -215,6 +222,7 @@ class _Auditor:
         except FencepostError as error:
             return Hop("log to sink", BY_KEY, undecided=f"which events must have a row is not known: {error}")
         forgotten = self._scope.compacted or (rows["rows"] > 0 and self._scope.forgets)
+        forgotten |= self._forgotten  # of dedupe the first one of a key may be among them
         forgotten |= bool(earlier_topics(self._scope.spans))  # a row of a deleted topic stays where it came first
         plain = merge.mode is Mode.UPSERT and not merge.order_by  # the newest event of a key is not forgotten first
         question = replace(
@@ -241,6 +249,16 @@ class _Auditor:
         request = self._request
         if request.since is not None or request.until is not None:
             yield "records outside of --from and --to"
+        if self._forgotten:
+            yield "what came before the first commit that the sink has on record"
+
+    @property
+    def _forgotten(self) -> bool:
+        """Are the pipeline's first commits not on record any more?"""
+        sink, job = self._request.sink, self._request.job
+        if self._request.pipeline is None or sink is None or job is None:
+            return False
+        return isinstance(sink.kind, ForgetsCommits) and sink.kind.forgets(job)
 
     def _by_id(self) -> bool:
         records = isinstance(self._landed, LandedRecords)

@@ -44,6 +44,7 @@ class Record:
     carried: Sequence[Carried] = ()  # the commits that covered it
     begins: bool | None = True  # will a pipeline that has not been there read it? None: that is decided when it begins
     others: Sequence[Carried] = ()  # commits of topics of the same name that were deleted, at or around these offsets
+    forgotten: bool = False  # are the pipeline's first commits not on record any more?
 
     @property
     def before(self) -> Sequence[Carried]:
@@ -71,6 +72,7 @@ _UNCOUNTED = (
     "its position moved and no commit says what was written: at-most-once, or records that were gone before they "
     "were read"
 )
+_FORGOTTEN = "no commit on record covers it, and the pipeline's first ones are not on record any more"
 _BEFORE_ROWS = "no row; at-most-once moves the position first, so it may be filtered or lost"
 _SET_BACK = "it was processed before, and the position was set back"
 _NEVER_READ = "the pipeline has not read this partition yet; if it was renamed, ask under its former name"
@@ -86,8 +88,8 @@ def by_position(at: Record) -> Answer:
         return Fate.WAITING, _SET_BACK if at.carried else ""
     if any(one.rows is not None for one in at.carried):
         return Fate.PROCESSED, ""
-    if at.carried:
-        return Fate.UNKNOWN, _UNCOUNTED
+    if at.carried or at.forgotten:
+        return Fate.UNKNOWN, _UNCOUNTED if at.carried else _FORGOTTEN
     return Fate.SKIPPED, "no commit covers it"
 
 

@@ -111,7 +111,7 @@ class _Log:
         positions = self._of_these_topics(found.stored)
         position = positions.get(self._at)
         begins = True if position is not None else self._begins(positions)
-        return Record(self._offset, position, _carried(found.over), begins, _carried(found.earlier))
+        return Record(self._offset, position, _carried(found.over), begins, _carried(found.earlier), found.forgotten)
 
     def readable(self) -> tuple[bool, bool]:
         """Is there a committed record, and is it a tombstone?"""

@@ -110,6 +110,14 @@ class ListsCommits(Protocol):
         """
 
 
+@runtime_checkable
+class ForgetsCommits(ListsCommits, Protocol):
+    """Its commits are on record for a while only."""
+
+    def forgets(self, job: SinkJob) -> bool:
+        """Are the pipeline's first commits not on record any more? What they carried is then not compared."""
+
+
 @dataclass(frozen=True)
 class CommitsAt:
     """What is on record about one offset, at one moment."""
@@ -117,6 +125,7 @@ class CommitsAt:
     stored: Stored
     over: Sequence[Commit]  # those that covered it
     earlier: Sequence[Commit]  # of topics of the same name that were deleted: those at, or around, these offsets
+    forgotten: bool = False  # are the pipeline's first commits not on record any more?
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fencepost.model import Span, TopicPartition
 from fencepost.rows.shape import PROVENANCE
 from fencepost.sinks.auditing import Columns, LandedRows, Relation, RowsAt
 from fencepost.sinks.delta.log import Log, translated
-from fencepost.sinks.lake.audited import for_audit, wanted
+from fencepost.sinks.lake.audited import dead_for_audit, for_audit, no_provenance, wanted
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -42,12 +42,9 @@ def what_landed(log: Log, letters: Log, path: str, columns: Columns) -> LandedRo
 def _dead(letters: Log) -> pa.Table:
     table = letters.table()
     if table is None:
-        return pa.schema(
-            [("topic", pa.string()), ("part", pa.int32()), ("pos", pa.int64()), ("id", pa.string())]
-        ).empty_table()
+        return dead_for_audit(None)
     with translated("read the dead letters"):
-        rows = dataset(table).to_table(columns=["topic", "partition", "offset"])
-    return rows.rename_columns(["topic", "part", "pos"]).append_column("id", pa.nulls(rows.num_rows, pa.string()))
+        return dead_for_audit(dataset(table).to_table(columns=["topic", "partition", "offset"]))
 
 
 def has_letter(letters: Log, at: TopicPartition, offset: int) -> bool:
@@ -95,10 +92,7 @@ def last_rows(table: DeltaTable, most: int) -> tuple[list[str], list[tuple[Any, 
 
 def rows_at(table: DeltaTable, path: str, at: TopicPartition, offset: int, firsts: bool, span: Span | None) -> RowsAt:
     if not set(PROVENANCE.names) <= {field.name for field in table.schema().fields}:
-        raise Usage(
-            f"the rows of {path!r} have no provenance",
-            "keep the column _from in the transform, and leave provenance on",
-        )
+        raise no_provenance(path)
     rows = _count(table, at, Span(offset, offset + 1))
     first = _count(table, at, Span(offset, offset + 1), first=True) if firsts else None
     in_span = _count(table, at, span) if span is not None and not rows else None

@@ -26,6 +26,7 @@ from fencepost.sinks.delta.schema import fitted, require_features, schema_for, t
 from fencepost.sinks.delta.store import DeltaStore, Held
 from fencepost.sinks.delta.target import DeltaTarget
 from fencepost.sinks.kind import Activity, Fit, SinkJob, SparkNeeds
+from fencepost.sinks.lake import commits as lake_commits
 
 SESSION = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -135,18 +136,12 @@ class DeltaKind:
         return held.stored, reading.commits(store, held, job.pipeline)
 
     def commits_at(self, job: SinkJob, at: TopicPartition, offset: int) -> CommitsAt:
-        stored, commits = self.commits(job)
-        over = [one for one in commits if one.partition == at and one.span.start <= offset < one.span.end]
-        around = over[0].span if len(over) == 1 else Span(offset, offset + 1)
-        earlier = [
-            one
-            for one in commits
-            if one.partition.topic.startswith(f"{at.topic}@")
-            and one.partition.partition == at.partition
-            and one.span.start < around.end
-            and around.start < one.span.end
-        ]
-        return CommitsAt(stored, over, earlier)
+        store, held = _held(job)
+        commits = reading.commits(store, held, job.pipeline)
+        return lake_commits.commits_at(held.stored, commits, at, offset, reading.forgets(store, held))
+
+    def forgets(self, job: SinkJob) -> bool:
+        return reading.forgets(*_held(job))
 
     def rows_at(self, job: SinkJob, at: TopicPartition, offset: int, firsts: bool, span: Span | None) -> RowsAt:
         path = job.options.path

@@ -9,24 +9,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID, uuid4
 
 from fencepost.fence import Stored, StoredPosition, newest_epoch
 from fencepost.model import Span, TopicPartition
+from fencepost.sinks.lake.commits import NOTHING, Count
 
 MARK = "fencepost"  # the key under which a note is found
 NUMBERS = 40  # bits of a transaction's version that count the commits of one epoch
-
-
-class Count(NamedTuple):
-    """What was written."""
-
-    rows: int = 0
-    dead: int = 0
-
-
-NOTHING = Count()
 
 
 @dataclass(frozen=True)

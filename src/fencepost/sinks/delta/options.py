@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import ClassVar
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from fencepost.model import Merge, Mode
-from fencepost.sinks.options import Location, SinkOptions
-
-NOT_HERE = {
-    "table": "positions and status read its log without Spark, which alone knows its catalog; give its path",
-    "order_by": "of a key the highest offset of a partition has the row, and across partitions the later commit",
-    "tombstones": "an event without a value is a row like any other; have the transform mark it",
-}
+from fencepost.sinks.lake.options import LakeOptions
+from fencepost.sinks.options import Location
 
 
-class DeltaOptions(SinkOptions):
+class DeltaOptions(LakeOptions):
     """A Delta table."""
 
+    NOT_HERE: ClassVar[Mapping[str, str]] = {
+        "table": "positions and status read its log without Spark, which alone knows its catalog; give its path",
+        **LakeOptions.NOT_HERE,
+    }
+    CALLED: ClassVar[str] = "a Delta table"
+
     path: Location = Field(description="of the table: an absolute path, or a URI that Spark and deltalake both know")
-    mode: Mode = Mode.APPEND
-    key: tuple[str, ...] = Field((), description="the columns that name a row; with mode upsert or dedupe")
-    partition_by: tuple[str, ...] = Field((), description="columns by which a new table is partitioned")
-    columns: Literal["strict", "evolve"] = Field(
-        "strict", alias="schema", description="evolve: columns that the table lacks are added to it"
-    )
-    provenance: bool = Field(True, description="keep _topic, _partition, _offset and _n of each row")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _not_of_a_delta_table(cls, given: Any) -> Any:
-        for name, why in NOT_HERE.items():
-            if isinstance(given, Mapping) and name in given:
-                raise PydanticCustomError("delta", f"{name} is no option of a Delta table: {why}")
-        return given
-
-    @model_validator(mode="after")
-    def _keyed(self) -> DeltaOptions:
-        if self.mode is not Mode.APPEND and not self.key:
-            raise PydanticCustomError("key", f"mode: {self.mode} needs a key; without one only mode: append can be had")
-        if self.key and self.mode is Mode.APPEND:
-            raise PydanticCustomError("key", "a key goes with mode: upsert or mode: dedupe")
-        return self
 
     @property
     def name(self) -> str:
         return self.path
-
-    @property
-    def merge(self) -> Merge | None:
-        return None if self.mode is Mode.APPEND else Merge(self.mode, self.key)

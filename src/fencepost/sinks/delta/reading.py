@@ -14,6 +14,8 @@ from fencepost.sinks.auditing import Commit
 from fencepost.sinks.delta.log import Entry, Log
 from fencepost.sinks.delta.store import DeltaStore, Held
 from fencepost.sinks.kind import Activity
+from fencepost.sinks.lake import commits as lake_commits
+from fencepost.sinks.lake.commits import Count
 
 MINUTE = timedelta(minutes=1)
 
@@ -34,10 +36,12 @@ def guarantee(held: Held) -> Guarantee | None:
 
 
 def landed(held: Held, runs: Collection[UUID]) -> Landed:
-    """What the newest owner committed; nothing where that is none of these runs."""
-    if held.note is None or not any(one.owner in runs for one in held.stored.values()):
-        return Landed(0)
-    return Landed(held.total.rows - held.note.begun.rows, held.total.dead - held.note.begun.dead)
+    return lake_commits.landed(held.stored, held.total, held.note.begun if held.note else Count(), runs)
+
+
+def forgets(store: DeltaStore, held: Held) -> bool:
+    """Has the log been cleaned up?"""
+    return held.version is not None and next(store.log.back(0), None) is None
 
 
 def entries(store: DeltaStore, held: Held, pipeline: str) -> Iterator[Entry]:
@@ -49,16 +53,13 @@ def entries(store: DeltaStore, held: Held, pipeline: str) -> Iterator[Entry]:
 
 def commits(store: DeltaStore, held: Held, pipeline: str) -> list[Commit]:
     """What each covered and wrote, in their order."""
-    ids = {at.topic: one.topic_id for at, one in held.stored.items()}
     found: list[Commit] = []
     for entry in entries(store, held, pipeline):
         if entry.note is None or not entry.note.spans:
             continue
         rows = _rows(store.log, entry)
         for at, span in sorted(entry.note.spans.items(), reverse=True):
-            then = entry.note.stored[at].topic_id
-            other = then is not None and ids.get(at.topic) not in (None, then)
-            place = TopicPartition(f"{at.topic}@{then}", at.partition) if other else at
+            place = lake_commits.placed(at, entry.note.stored[at].topic_id, held.stored)
             found.append(Commit(place, span, None if rows is None else rows[at], entry.note.dead.get(at, 0)))
     return found[::-1]
 

@@ -22,7 +22,8 @@ from fencepost.model import Batch, Landed, Tenure, TopicPartition
 from fencepost.sinks import changes
 from fencepost.sinks.delta import dead_letters, writing
 from fencepost.sinks.delta.log import Entry, Log
-from fencepost.sinks.delta.note import NUMBERS, Count, Note, app_id, following
+from fencepost.sinks.delta.note import NUMBERS, Note, app_id, following
+from fencepost.sinks.lake.commits import Count
 from fencepost.sinks.lake.folders import no_folders
 from fencepost.sinks.lake.merging import MOST_NAMED, null_keys
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fencepost.errors import Usage
+from fencepost.model import Span, TopicPartition
 from fencepost.rows.shape import PROVENANCE
-from fencepost.sinks.auditing import Columns, LandedRows, Relation
+from fencepost.sinks.auditing import Columns, LandedRows, Relation, RowsAt
 from fencepost.sinks.iceberg import catalog
+from fencepost.sinks.iceberg.dead_letters import options_for
 from fencepost.sinks.iceberg.schema import PARTITION
 from fencepost.sinks.kind import SinkJob
-from fencepost.sinks.lake.audited import for_audit, wanted
+from fencepost.sinks.lake.audited import dead_for_audit, for_audit, no_provenance, wanted
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -33,7 +35,51 @@ def what_landed(job: SinkJob, columns: Columns) -> LandedRows:
         if column not in names:
             raise Usage(f"table {job.options.name!r} has no column {column!r}")
     provenance = _has_places(names)
-    return LandedRows(Relation(partial(_arrow, job, columns, provenance)), provenance)
+    dead = Relation(partial(_dead, job)) if letters_of(job) is not None else None
+    return LandedRows(Relation(partial(_arrow, job, columns, provenance)), provenance, dead)
+
+
+def letters_of(job: SinkJob) -> Table | None:
+    return catalog.load(job.options, job.spark, options_for(job.options).table)
+
+
+def _dead(job: SinkJob) -> pa.Table:
+    table = letters_of(job)
+    if table is None:
+        return dead_for_audit(None)
+    with catalog.answering(job.options):
+        return dead_for_audit(table.scan(selected_fields=("topic", "partition", "offset")).to_arrow())
+
+
+def has_letter(job: SinkJob, at: TopicPartition, offset: int) -> bool:
+    from pyiceberg.expressions import And, EqualTo
+
+    table = letters_of(job)
+    if table is None:
+        return False
+    place = And(EqualTo("topic", at.topic), EqualTo("partition", at.partition), EqualTo("offset", offset))
+    with catalog.answering(job.options):
+        return bool(table.scan(place).count())
+
+
+def rows_at(job: SinkJob, at: TopicPartition, offset: int, firsts: bool, span: Span | None) -> RowsAt:
+    table = table_of(job)
+    if not _has_places(table.schema().column_names):
+        raise no_provenance(job.options.name)
+    count = partial(_count, job, table, at)
+    rows = count(Span(offset, offset + 1))
+    first = count(Span(offset, offset + 1), first=True) if firsts else None
+    in_span = count(span) if span is not None and not rows else None
+    return RowsAt(rows, not rows and has_letter(job, at, offset), first, in_span)
+
+
+def _count(job: SinkJob, table: Table, at: TopicPartition, span: Span, first: bool = False) -> int:
+    from pyiceberg.expressions import AlwaysTrue, And, EqualTo, GreaterThanOrEqual, LessThan
+
+    where = And(EqualTo("_topic", at.topic), EqualTo(PARTITION, at.partition))
+    where = And(where, GreaterThanOrEqual("_offset", span.start), LessThan("_offset", span.end))
+    with catalog.answering(job.options):
+        return int(table.scan(And(where, EqualTo("_n", 0) if first else AlwaysTrue())).count())
 
 
 def _arrow(job: SinkJob, columns: Columns, provenance: bool) -> pa.Table:

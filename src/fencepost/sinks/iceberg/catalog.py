@@ -125,10 +125,10 @@ class Reader:
         self._opened = None
 
 
-def load(options: IcebergOptions, spark: Mapping[str, str]) -> Table | None:
-    """The table as it is now, for who looks once."""
+def load(options: IcebergOptions, spark: Mapping[str, str], name: str | None = None) -> Table | None:
+    """The table, or another one, as it is now, for who looks once."""
     with closing(Reader(options, spark)) as reader:
-        return reader.table()
+        return reader.table(name)
 
 
 def _catalog(options: IcebergOptions, spark: Mapping[str, str]) -> Catalog | None:

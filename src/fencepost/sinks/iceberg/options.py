@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from fencepost.sinks.options import Location, SinkOptions
+from fencepost.sinks.lake.options import LakeOptions
+from fencepost.sinks.options import Location
 
 STAGE = "fencepost_stage"  # writes data files, and commits nothing: rewrite_data_files has such a catalog for itself
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 
 
-class IcebergOptions(SinkOptions):
+class IcebergOptions(LakeOptions):
     """An Iceberg table in a catalog: one of Spark's own words, or one that is kept in PostgreSQL."""
+
+    CALLED: ClassVar[str] = "an Iceberg table"
 
     catalog: Annotated[str, Field(pattern=NAME)] = Field(
         "lake",
@@ -31,8 +34,6 @@ class IcebergOptions(SinkOptions):
     dsn: str | None = Field(
         None, description="that PostgreSQL, as libpq's connection string; absent: the local stack", repr=False
     )
-    partition_by: tuple[str, ...] = Field((), description="columns by which a new table is partitioned")
-    provenance: bool = Field(True, description="keep _topic, _partition, _offset and _n of each row")
 
     @model_validator(mode="after")
     def _one_catalog(self) -> IcebergOptions:

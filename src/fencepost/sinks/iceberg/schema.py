@@ -54,14 +54,26 @@ def types_of(rows: pa.Schema) -> dict[str, str]:
     return {field.name: _type(field) for field in rows}
 
 
-def fitted(table: Table, name: str, rows: pa.Schema) -> dict[str, str]:
-    """The types of the rows' columns, which are those of the table. Raises Usage, by name, where they are not."""
+def lacking(table: Table, rows: pa.Schema) -> pa.Schema:
+    """Those of the rows' columns that the table has not."""
+    there = {field.name.lower() for field in table.schema().fields}
+    return pa.schema([field for field in rows if field.name.lower() not in there])
+
+
+def fitted(table: Table, name: str, rows: pa.Schema, evolves: bool = False) -> dict[str, str]:
+    """The types of the rows' columns, which are those of the table. Raises Usage, by name, where they are not.
+
+    `evolves`: those that it lacks will be added.
+    """
     wanted, there = types_of(rows), {field.name.lower(): field for field in table.schema().fields}
+    for column in () if evolves else lacking(table, rows).names:
+        raise Usage(
+            f"table {name!r} has no column {column!r} ({wanted[column]})",
+            "leave it out in the transform, or let it be added: schema: evolve",
+        )
     for column, kind in wanted.items():
         held = there.get(column.lower())
-        if held is None:
-            raise Usage(f"table {name!r} has no column {column!r} ({kind})", "leave it out in the transform, or add it")
-        if str(held.field_type) != kind:
+        if held is not None and str(held.field_type) != kind:
             raise Usage(
                 f"column {column!r} is {kind}, but {held.field_type} in table {name!r}", "cast it in the transform"
             )

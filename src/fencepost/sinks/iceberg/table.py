@@ -6,23 +6,22 @@ would make it against any later one; so it is not used, and who comes late is to
 
 from __future__ import annotations
 
+import hashlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from fencepost.errors import FencepostError, Unknown, Unreachable, Usage
-from fencepost.model import Landed
-from fencepost.sinks.iceberg import catalog
+from fencepost.sinks.iceberg import catalog, dead_letters
 from fencepost.sinks.iceberg.library import Library, is_a, is_loaded, said
-from fencepost.sinks.iceberg.options import STAGE, IcebergOptions
-from fencepost.sinks.iceberg.schema import PARTITION
+from fencepost.sinks.iceberg.options import IcebergOptions
+from fencepost.sinks.iceberg.writing import DataFiles, Merged, staged
 from fencepost.sinks.lake.document import Document
-from fencepost.sinks.lake.store import LakeStore, Outrun
+from fencepost.sinks.lake.store import LakeStore, Letters, Outrun
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TRIES = 50  # against others that commit to the same table
-COMMIT = "fencepost.commit"  # in a snapshot's summary
+# in a snapshot's summary
+COMMIT, PIPELINE, NUMBER, CARRIED = (f"fencepost.{what}" for what in ("commit", "pipeline", "number", "carried"))
 STALE = "it was rolled back to before the last commit of the pipeline, or its rows were replaced"
 
 
@@ -66,17 +66,6 @@ def _active_session() -> SparkSession | None:
     return session if session is not None and is_loaded(session.sparkContext._jvm) else None
 
 
-@dataclass(frozen=True)
-class DataFiles:
-    """Written by Spark's tasks, and part of no table yet."""
-
-    files: Sequence[Any]
-
-    @property
-    def rows(self) -> int:
-        return sum(int(file.recordCount()) for file in self.files)
-
-
 class IcebergTable:
     """Reads by pyiceberg, which needs no JVM; commits by Iceberg's own library. Spark's tasks write the data files."""
 
@@ -103,30 +92,29 @@ class IcebergTable:
         head = table.current_snapshot() if table else None
         return head is not None and _holds_rows(head)
 
-    def prepare(self, rows: DataFrame | None) -> tuple[Landed, DataFiles | None]:
-        """By the table's own writer, in Spark's tasks: files that nobody's table has yet."""
-        if rows is None:
-            return Landed(0), None
-        table, key = self._library.table(self._target.options.table), uuid4().hex
-        coordinator = self._library.jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
-        cache = self._library.table_cache()
-        cache.add(key, table)
-        try:
-            rows.withColumnRenamed("_partition", PARTITION).writeTo(f"{STAGE}.`{key}`").append()
-            written = DataFiles(list(coordinator.fetchNewFiles(table, key)))
-        finally:
-            coordinator.clearRewrite(table, key)
-            cache.remove(key)
-        return Landed(written.rows), written
+    def bury(self, letters: Letters) -> None:
+        dead_letters.add(self._library, self._reader, self._target.options, letters)
 
-    def commit(self, pipeline: str, before: Document | None, after: Document, rows: DataFiles | None) -> None:
-        """Others may commit to the table all the time; only a commit of this pipeline is in the way."""
+    def prepare(self, pipeline: str, rows: DataFrame | None) -> DataFiles | Merged | None:
+        """By Spark's tasks: data files, or a MERGE on a branch."""
+        if rows is None:
+            return None
+        merge = self._target.options.merge
+        if merge is None:
+            return staged(self._library, self._now(), rows)
+        return Merged(self._now, self.name, branch_prefix(pipeline), rows, merge)
+
+    def commit(self, pipeline: str, before: Document | None, after: Document, rows: DataFiles | Merged | None) -> None:
+        """Others may commit to the table all the time; only a commit of this pipeline is in the way of files.
+
+        A MERGE is one of what it found: where main has moved since, it is done again, and Outrun raised.
+        """
         if before is None and self._reader.table() is None:
             raise Usage(f"there is no table {self.name!r}", "the first `fencepost run` makes it")
         tried: Any = None  # the metadata against which a commit failed, or seemed to
         for _ in range(TRIES):
             with self._answered(tried is not None):
-                table = self._library.table(self._target.options.table)
+                table = self._now()
                 transaction = table.newTransaction()
                 base = transaction.startMetadata()
                 newest = _document(base, pipeline)
@@ -136,8 +124,12 @@ class IcebergTable:
                     if tried is not None and _has_landed(base, after, tried):
                         return
                     raise Outrun
-                _append(transaction, rows.files if rows else (), pipeline, after)
+                if fits := rows is None or rows.fits(base):
+                    _publish(transaction, base, rows, pipeline, after)
                 changed = transaction.currentMetadata()
+            if rows is not None and not fits:
+                rows.again()
+                raise Outrun
             if self._published(table, base, changed):
                 return
             tried = tried or base
@@ -148,6 +140,9 @@ class IcebergTable:
         self._library.close()
 
     # -- its clients
+
+    def _now(self) -> Any:
+        return self._library.table(self._target.options.table)
 
     def _published(self, table: Any, base: Any, changed: Any) -> bool:
         """One attempt. False: the table is not what it was, or the catalog says so; the newest document decides."""
@@ -172,13 +167,30 @@ class IcebergTable:
             raise Unreachable(f"table {self.name!r} cannot be written: {said(error)}") from error
 
 
-def _append(transaction: Any, files: Sequence[Any], pipeline: str, after: Document) -> None:
-    """A snapshot, with or without files, and the document: every commit of ours moves the table's main branch."""
+def branch_prefix(pipeline: str) -> str:
+    """Of the names of its branches: letters and digits, whatever the pipeline is called."""
+    return f"fencepost_{hashlib.sha256(pipeline.encode()).hexdigest()[:16]}_"
+
+
+def _publish(transaction: Any, base: Any, rows: DataFiles | Merged | None, pipeline: str, after: Document) -> None:
+    """A snapshot, with or without files, and the document: every commit of ours moves the table's main branch.
+
+    Branches of the pipeline go with it: one that this commit does not publish is a killed run's, or a zombie's.
+    """
+    ours = [name for name in base.refs().keySet() if name.startswith(branch_prefix(pipeline))]
+    if ours:
+        refs = transaction.manageSnapshots()
+        if rows is not None and rows.branch is not None:
+            refs.fastForwardBranch("main", rows.branch)
+        for name in ours:
+            refs.removeBranch(name)
+        refs.commit()
     append = transaction.newFastAppend()
-    for file in files:
+    for file in rows.files if rows else ():
         append.appendFile(file)
-    append.set("fencepost.pipeline", pipeline)
-    append.set(COMMIT, str(after.commit))
+    noted = {PIPELINE: pipeline, COMMIT: str(after.commit), NUMBER: str(after.number)}
+    for name, value in {**noted, **({CARRIED: after.carried.to_json()} if after.carried else {})}.items():
+        append.set(name, value)
     append.commit()
     snapshot = int(transaction.table().currentSnapshot().snapshotId())
     properties = transaction.updateProperties()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fencepost.errors import Usage
 from fencepost.rows.shape import PROVENANCE
 from fencepost.sinks.auditing import Columns
 
@@ -30,6 +31,22 @@ def for_audit(rows: pa.Table, columns: Columns, placed: bool) -> pa.Table:
     made["n"] = rows.column("_n").cast(pa.int32()) if placed else pa.repeat(pa.scalar(0, pa.int32()), size)
     made["payload"] = _sums(rows.column(columns.payload)) if columns.payload else pa.nulls(size, pa.string())
     return pa.table(made)
+
+
+def dead_for_audit(letters: pa.Table | None) -> pa.Table:
+    """topic, part, pos, id, of the places of dead letters; None: there is no table of them."""
+    places = [("topic", pa.string()), ("part", pa.int32()), ("pos", pa.int64())]
+    if letters is None:
+        letters = pa.schema(places).empty_table()
+    rows = letters.select(letters.column_names[:3]).rename_columns([name for name, _ in places]).cast(pa.schema(places))
+    return rows.append_column("id", pa.nulls(rows.num_rows, pa.string()))
+
+
+def no_provenance(table: str) -> Usage:
+    return Usage(
+        f"the rows of {table!r} have no provenance",
+        "keep the column _from in the transform, and leave provenance on",
+    )
 
 
 def _sums(values: pa.ChunkedArray) -> pa.Array:

@@ -10,8 +10,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from fencepost.errors import Refused
-from fencepost.fence import Stored, StoredPosition
-from fencepost.model import Span, TopicPartition
+from fencepost.fence import Stored, StoredPosition, newest_epoch
+from fencepost.model import TopicPartition
+from fencepost.sinks.lake.commits import NOTHING, Carried, Count
 
 FORMAT = 1
 
@@ -23,8 +24,10 @@ class Document:
     number: int  # of the pipeline's commits: each one is one more than the last
     stored: Stored
     guarantee: str | None = None  # of the run that made the commit
-    spans: Mapping[TopicPartition, Span] = field(default_factory=dict)  # whose rows came with this commit
     commit: UUID = field(default_factory=uuid4)  # known to nobody else: tells our own commit when no answer came
+    total: Count = NOTHING  # what the pipeline wrote, as far as it was counted
+    begun: Count = NOTHING  # the same when the newest owner began
+    carried: Carried | None = field(default=None, compare=False)  # of this commit's batch; kept beside the document
     stale: str = field(default="", compare=False)  # why it says nothing of the rows that are there now; not stored
 
     def to_json(self) -> str:
@@ -45,7 +48,8 @@ class Document:
                 }
                 for topic in topics
             },
-            "spans": [[*at, span.start, span.end] for at, span in sorted(self.spans.items())],
+            "total": self.total,
+            "begun": self.begun,
         }
         return json.dumps(told, separators=(",", ":"))
 
@@ -72,8 +76,16 @@ class Document:
             for topic, partitions in told["positions"].items()
             for partition, held in partitions.items()
         }
-        spans = {TopicPartition(topic, number): Span(start, end) for topic, number, start, end in told["spans"]}
-        return cls(told["number"], stored, told["guarantee"], spans, UUID(told["commit"]))
+        total, begun = (Count(*map(int, told.get(name, ()))) for name in ("total", "begun"))
+        return cls(told["number"], stored, told["guarantee"], UUID(told["commit"]), total, begun)
+
+    def following(self, stored: Stored, guarantee: str | None, carried: Carried | None) -> Document:
+        """The next one: totals go on, and begin anew with an owner."""
+        new = newest_epoch(stored) > newest_epoch(self.stored)
+        wrote = carried.count if carried else NOTHING
+        total = Count(self.total.rows + wrote.rows, self.total.dead + wrote.dead)
+        begun = self.total if new else self.begun
+        return Document(self.number + 1, stored, guarantee, total=total, begun=begun, carried=carried)
 
 
 def _held(held: StoredPosition, owners: list[str]) -> list[Any]:

@@ -5,10 +5,11 @@ Every change reads the newest document, decides by the fence, and commits the ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from fencepost import fence
@@ -16,15 +17,32 @@ from fencepost.errors import PositionLost, Unknown, Unreachable
 from fencepost.fence import Stored
 from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
 from fencepost.sinks import changes
+from fencepost.sinks.lake import commits
+from fencepost.sinks.lake.commits import Carried
 from fencepost.sinks.lake.document import Document
 
-TRIES = 20  # against others that change the same pipeline's document at the same moment
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TRIES = 20  # against others that change the pipeline's document, or what its rows were merged with
 
 Change = Callable[[Stored], Stored]
+Letters = Mapping[TopicPartition, "pa.RecordBatch"]
 
 
 class Outrun(Exception):
     """Another commit of the same pipeline came first: nothing was committed."""
+
+
+class Prepared(Protocol):
+    """What of a batch's rows goes into a commit. Nothing of it is visible yet."""
+
+    @property
+    def rows(self) -> int:
+        """How many they are: a commit that was outrun may have made other ones of them."""
+
+    def counts(self, spans: Mapping[TopicPartition, Span]) -> Mapping[TopicPartition, int] | None:
+        """How many came of each partition; None where nobody can tell."""
 
 
 class LakeTable(Protocol):
@@ -42,8 +60,11 @@ class LakeTable(Protocol):
 
     def holds_rows(self) -> bool: ...
 
-    def prepare(self, rows: Any) -> tuple[Landed, Any]:
-        """What can be done before the commit, and what of the rows goes into it. Nothing is visible yet.
+    def bury(self, letters: Letters) -> None:
+        """Dead letters, each place once; durable on return. Raises Unreachable."""
+
+    def prepare(self, pipeline: str, rows: Any) -> Prepared | None:
+        """What can be done before the commit; None where there is no row. Nothing is visible yet.
 
         What is prepared and never committed may leave files behind, which no table has: nobody can tell at once that
         no commit has them, so they stay until the table is cleaned up.
@@ -52,10 +73,18 @@ class LakeTable(Protocol):
     def commit(self, pipeline: str, before: Document | None, after: Document, rows: Any | None) -> None:
         """Rows and document become visible in one step, if `before` is the newest document still.
 
-        Raises Outrun where it is not; Unknown where nobody answers; after any other error nothing is committed.
+        Raises Outrun where it is not, or where `rows` had to be made again; Unknown where nobody answers; after any
+        other error nothing is committed.
         """
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Rows that were written, or none: their number is known."""
+
+    rows: Prepared | None
 
 
 class LakeStore:
@@ -63,23 +92,50 @@ class LakeStore:
 
     def __init__(self, table: LakeTable, guarantee: str | None = None) -> None:
         self.table = table
+        self.letters: Letters = {}  # of the batch that is to come
         self._guarantee = guarantee
+        self._wrote: Counted | None = None  # a write that no advance followed yet
 
     # -- the sink
 
     def write(self, batch: Batch[Any]) -> Landed:
         """Rows in a commit of their own, which moves no position: for the two guarantees that take two steps."""
-        landed, rows = self.table.prepare(batch.rows)
-        self._commit(batch.tenure.pipeline, lambda stored: stored, rows, batch.spans)
-        return landed
+        self.bury()
+        rows = self.table.prepare(batch.tenure.pipeline, batch.rows)
+        self._commit(batch.tenure.pipeline, lambda stored: stored, rows)
+        self._wrote = Counted(rows)
+        return Landed(rows.rows if rows else 0, sum(self.dead.values()))
+
+    @property
+    def dead(self) -> dict[TopicPartition, int]:
+        """How many dead letters each partition has in the batch that is to come."""
+        return {at: rows.num_rows for at, rows in self.letters.items()}
+
+    def bury(self) -> None:
+        if any(self.dead.values()):
+            self.table.bury(self.letters)
 
     @contextmanager
     def transaction(self, batch: Batch[Any]) -> Iterator[LakeTransaction]:
-        """Nothing is committed before its end."""
+        """Nothing is committed before its end; dead letters come first, to a table of their own."""
         transaction = LakeTransaction(self)
         yield transaction
         if transaction.moved is not None:
-            self._commit(batch.tenure.pipeline, _moves(transaction.moved), transaction.rows, batch.spans)
+            self.bury()
+            rows = transaction.rows
+            self._commit(batch.tenure.pipeline, _moves(transaction.moved), rows, self._carried(batch, Counted(rows)))
+            transaction.committed()
+
+    def _carried(self, batch: Batch[Any], wrote: Counted | None) -> Callable[[], Carried]:
+        """What a commit is to say of the batch, once it is known how its rows were merged."""
+
+        def carried() -> Carried:
+            spans, rows = dict(batch.spans), wrote.rows if wrote else None
+            counts = rows.counts(spans) if rows else dict.fromkeys(spans, 0)
+            told = Carried(spans, None, None, self.dead)
+            return replace(told, wrote=rows.rows if rows else 0, rows=counts) if wrote else told
+
+        return carried
 
     # -- the ledger
 
@@ -92,6 +148,11 @@ class LakeStore:
         self._require_kept(document)
         return document.stored if document else {}
 
+    def landed(self, pipeline: str, runs: Collection[UUID]) -> Landed:
+        """What these runs committed, as far as it was counted."""
+        document = self.table.document(pipeline)
+        return commits.landed(document.stored, document.total, document.begun, runs) if document else Landed(0)
+
     def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
         return {at: held.position for at, held in self.stored(pipeline).items()}
 
@@ -100,10 +161,14 @@ class LakeStore:
 
     def advance(self, batch: Batch[Any]) -> None:
         """A span that is empty stores the position again."""
-        self._commit(batch.tenure.pipeline, _moves(batch))
+        wrote, self._wrote = self._wrote, None
+        self._commit(batch.tenure.pipeline, _moves(batch), carried=self._carried(batch, wrote))
 
     def retreat(self, batch: Batch[Any]) -> None:
-        self._commit(batch.tenure.pipeline, lambda stored: changes.retreated(stored, batch))
+        def undone() -> Carried:
+            return Carried(dict(batch.spans), back=True)
+
+        self._commit(batch.tenure.pipeline, lambda stored: changes.retreated(stored, batch), carried=undone)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
@@ -167,8 +232,8 @@ class LakeStore:
         self,
         pipeline: str,
         change: Change,
-        rows: Any | None = None,
-        spans: Mapping[TopicPartition, Span] | None = None,
+        rows: Prepared | None = None,
+        carried: Callable[[], Carried] | None = None,
         by_hand: bool = False,
     ) -> Stored:
         """What is stored now. Raises what `change` raises, and then nothing is committed."""
@@ -177,8 +242,10 @@ class LakeStore:
             if not by_hand:
                 self._require_kept(before)
             stored = change(before.stored if before else {})
-            number = before.number + 1 if before else 1
-            after = Document(number, stored, self._guarantee, spans if rows is not None and spans else {})
+            told = carried() if carried else None
+            if told is not None:
+                told = replace(told, topic_ids={at.topic: stored[at].topic_id for at in told.spans})
+            after = (before or Document(0, {})).following(stored, self._guarantee, told)
             try:
                 self.table.commit(pipeline, before, after, rows)
             except Outrun:
@@ -187,7 +254,7 @@ class LakeStore:
                 if not self._is_newest(pipeline, after):
                     raise
             return stored
-        raise Unreachable(f"table {self.table.name!r}: others change the positions of {pipeline!r} all the time")
+        raise Unreachable(f"table {self.table.name!r}: others commit to it all the time")
 
     def _is_newest(self, pipeline: str, document: Document) -> bool:
         try:
@@ -202,12 +269,19 @@ class LakeTransaction:
 
     def __init__(self, store: LakeStore) -> None:
         self._store = store
-        self.rows: Any | None = None
+        self.rows: Prepared | None = None
         self.moved: Batch[Any] | None = None
+        self._landed = Landed(0, sum(store.dead.values()))
 
     def write(self, batch: Batch[Any]) -> Landed:
-        landed, self.rows = self._store.table.prepare(batch.rows)
-        return landed
+        self.rows = self._store.table.prepare(batch.tenure.pipeline, batch.rows)
+        self._landed = replace(self._landed, rows=self.rows.rows if self.rows else 0)
+        return self._landed
+
+    def committed(self) -> None:
+        """Rows may have been merged again by then, and the caller holds this object already."""
+        if self.rows is not None:
+            object.__setattr__(self._landed, "rows", self.rows.rows)
 
     def advance(self, batch: Batch[Any]) -> None:
         fence.require_start(self._store.stored(batch.tenure.pipeline), batch)

@@ -1,4 +1,4 @@
-"""What lands in a Delta table, mode by mode, and what every report says of it."""
+"""What lands in a table of a lake, Delta or Iceberg, mode by mode, and what every report says of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from fencepost.admin.plan import plan_pipeline
 from fencepost.admin.status import pipeline_status
@@ -18,20 +16,27 @@ from fencepost.audit.fates import Fate
 from fencepost.audit.receipt import receipt
 from fencepost.errors import Poison, Refused, Usage
 from fencepost.local import Stack
-from fencepost.sinks.delta.kind import KIND
 from fencepost.spec import load
+from spark.iceberg_flow import IcebergFlow
 from spark.lakes import LakeFlow
 
 pytestmark = pytest.mark.timeout(900)
 UPSERT = {"mode": "upsert", "key": ["id"]}
+Lake = LakeFlow | IcebergFlow
+BOTH = pytest.mark.parametrize("make", [LakeFlow, IcebergFlow], ids=["delta", "iceberg"])
+# reports of both are made alike: those of one are enough for the gate
+ONE = pytest.mark.parametrize(
+    "make", [LakeFlow, pytest.param(IcebergFlow, marks=pytest.mark.proof)], ids=["delta", "iceberg"]
+)
 
 
 @pytest.fixture
-def lake(stack: Stack, tmp_path: Path) -> LakeFlow:
-    return LakeFlow(stack, tmp_path)
+def lake(make: type[Lake], stack: Stack, tmp_path: Path) -> Lake:
+    return make(stack, tmp_path)
 
 
-def test_dead_letters_and_filtered_records_in_every_report(lake: LakeFlow) -> None:
+@ONE
+def test_dead_letters_and_filtered_records_in_every_report(lake: Lake) -> None:
     parts: dict[str, Any] = {
         "on_error": "dead_letter",
         "transform": {"sql": "SELECT id, _from FROM events WHERE id <> 4"},
@@ -40,7 +45,7 @@ def test_dead_letters_and_filtered_records_in_every_report(lake: LakeFlow) -> No
     lake.produce(range(20), instead={5: b"bad"})
     run = lake.run(**parts)
     assert (run.rows, run.dead) == (18, 1)
-    (letter,) = DeltaTable(f"{lake.path}_dead").to_pyarrow_table().to_pylist()
+    (letter,) = lake.letters()
     assert (letter["topic"], letter["partition"], letter["offset"], letter["value"]) == (lake.name, 1, 2, b"bad")
     assert "JSON" in letter["_dead"]
 
@@ -54,40 +59,43 @@ def test_dead_letters_and_filtered_records_in_every_report(lake: LakeFlow) -> No
     }
     found = audit(spec)
     assert found.verdict is Verdict.HOLDS, found
-    names, rows = KIND.last_rows(spec.job, 5)
+    kind: Any = spec.sink.kind
+    names, rows = kind.last_rows(spec.job, 5)
     assert (names[0], len(rows)) == ("id", 5)
     plan = plan_pipeline(spec, offline=False)
     assert any("7,200 files an hour" in warning for warning in plan.warnings), plan.warnings
-    assert f"written to {lake.path}_dead" in next(hop.why for hop in plan.hops if hop.hop == "bad records")
+    assert f"written to {kind.dead_letters(spec.job)}" in next(hop.why for hop in plan.hops if hop.hop == "bad records")
 
-    lake.table().delete("id = 7")
+    lake.delete("id = 7")
     assert audit(spec).verdict is Verdict.BROKEN
 
 
-def test_upsert_keeps_the_highest_offset_and_dedupe_the_first(lake: LakeFlow) -> None:
+@BOTH
+def test_upsert_keeps_the_highest_offset_and_dedupe_the_first(lake: Lake) -> None:
     lake.produce([0, 1, 2, 0], instead={2: b'{"id": 2, "s": "old"}'})
     lake.produce([2], instead={2: b'{"id": 2, "s": "new"}'})
     fields = {"sql": "SELECT id, s, _from FROM events"}
     lake.run(transform=fields, options=UPSERT)
     lake.produce([1], instead={1: b'{"id": 1, "s": "later"}'})
     lake.run(transform=fields, options=UPSERT)
-    rows = {row["id"]: row["s"] for row in lake.table().to_pyarrow_table().to_pylist()}
+    rows = {row["id"]: row["s"] for row in lake.rows()}
     assert (rows, len(lake.landed())) == ({0: "0", 1: "later", 2: "new"}, 3)
     assert audit(load(lake.declare(transform=fields, options=UPSERT))).verdict is Verdict.HOLDS
 
-    first = LakeFlow(lake.stack, lake.folder, name=f"{lake.name}_first")
+    first = type(lake)(lake.stack, lake.folder, name=f"{lake.name}_first")
     first.produce([1, 1])
     first.produce([1], instead={1: b'{"id": 1, "s": "later"}'})
     dedupe = {"mode": "dedupe", "key": ["id"]}
     assert first.run(transform=fields, options=dedupe).rows == 1
     first.produce([1], instead={1: b'{"id": 1, "s": "again"}'})
     assert first.run(transform=fields, options=dedupe).rows == 0
-    assert [row["s"] for row in first.table().to_pyarrow_table().to_pylist()] == ["1"]
+    assert [row["s"] for row in first.rows()] == ["1"]
     assert first.positions() == {0: 0, 1: 4}
 
 
 @pytest.mark.proof
-def test_a_key_that_is_null_is_a_bad_record(lake: LakeFlow) -> None:
+@BOTH
+def test_a_key_that_is_null_is_a_bad_record(lake: Lake) -> None:
     lake.produce([0, 1, 2], instead={1: b'{"s": "no id"}'})
     with pytest.raises(Poison, match="is null") as bad:
         lake.run(options=UPSERT)
@@ -97,22 +105,24 @@ def test_a_key_that_is_null_is_a_bad_record(lake: LakeFlow) -> None:
 
 
 @pytest.mark.proof
-def test_rows_of_one_event_are_numbered_and_plans_that_mix_partitions_land_whole(lake: LakeFlow) -> None:
+@BOTH
+def test_rows_of_one_event_are_numbered_and_plans_that_mix_partitions_land_whole(lake: Lake) -> None:
     lake.produce(range(10))
     lake.run(transform={"sql": "SELECT id, explode(array(1, 2, 3)) AS part, _from FROM events"})
-    rows = lake.table().to_pyarrow_table().to_pylist()
+    rows = lake.rows()
     assert Counter((row["id"], row["part"] - row["_n"]) for row in rows) == {(id_, 1): 3 for id_ in range(10)}
 
-    mixed = LakeFlow(lake.stack, lake.folder, name=f"{lake.name}_mixed")
+    mixed = type(lake)(lake.stack, lake.folder, name=f"{lake.name}_mixed")
     mixed.produce(range(10))
     sql = "SELECT id % 2 AS odd, count(*) AS n, max(_from) AS _from FROM events GROUP BY id % 2"
     mixed.run(transform={"sql": sql})
-    assert sorted((row["odd"], row["n"]) for row in mixed.table().to_pyarrow_table().to_pylist()) == [(0, 5), (1, 5)]
+    assert sorted((row["odd"], row["n"]) for row in mixed.rows()) == [(0, 5), (1, 5)]
     assert mixed.positions() == {0: 5, 1: 5}
 
 
 @pytest.mark.proof
-def test_a_batch_of_which_nothing_is_left_moves_the_positions(lake: LakeFlow) -> None:
+@BOTH
+def test_a_batch_of_which_nothing_is_left_moves_the_positions(lake: Lake) -> None:
     lake.produce(range(10))
     assert lake.run(transform={"sql": "SELECT id, _from FROM events WHERE id < 0"}).rows == 0
     assert (lake.positions(), lake.landed()) == ({0: 5, 1: 5}, [])
@@ -122,7 +132,8 @@ def test_a_batch_of_which_nothing_is_left_moves_the_positions(lake: LakeFlow) ->
 
 
 @pytest.mark.proof
-def test_columns_are_added_only_where_that_is_asked_for(lake: LakeFlow) -> None:
+@BOTH
+def test_columns_are_added_only_where_that_is_asked_for(lake: Lake) -> None:
     lake.produce(range(10))
     lake.run()
     more = {"sql": "SELECT id, s, _from FROM events"}
@@ -131,17 +142,18 @@ def test_columns_are_added_only_where_that_is_asked_for(lake: LakeFlow) -> None:
         lake.run(transform=more)
     lake.run(transform=more, options={"schema": "evolve"})
     lake.assert_exact(20)
-    assert [row["s"] for row in lake.table().to_pyarrow_table().to_pylist() if row["id"] == 15] == ["15"]
+    assert [row["s"] for row in lake.rows() if row["id"] == 15] == ["15"]
     for mode in ("upsert", "dedupe"):
         lake.produce(range(20, 30))
         keyed = {"sql": f"SELECT id, s, s AS {mode}, _from FROM events"}
         lake.run(transform=keyed, options={"mode": mode, "key": ["id"], "schema": "evolve"})
-    assert {"upsert", "dedupe"} < {field.name for field in lake.table().schema().fields}
+    assert {"upsert", "dedupe"} < set(lake.rows()[0])
 
 
 @pytest.mark.proof
+@BOTH
 @pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
-def test_the_other_guarantees_write_and_advance_in_their_order(lake: LakeFlow, guarantee: str) -> None:
+def test_the_other_guarantees_write_and_advance_in_their_order(lake: Lake, guarantee: str) -> None:
     lake.produce(range(20))
     assert lake.run(guarantee=guarantee).rows == 20
     lake.assert_exact(20)
@@ -153,7 +165,7 @@ def test_the_other_guarantees_write_and_advance_in_their_order(lake: LakeFlow, g
         raise Refused("not now")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("fencepost.sinks.delta.writing.write", fails)
+        patched.setattr(lake.WRITES, fails)
         lake.produce(range(20, 40))
         with pytest.raises(Refused):
             lake.run(guarantee=guarantee)
@@ -163,15 +175,16 @@ def test_the_other_guarantees_write_and_advance_in_their_order(lake: LakeFlow, g
 
 
 @pytest.mark.proof
-def test_partitioned_tables_and_several_topics(lake: LakeFlow) -> None:
-    other = LakeFlow(lake.stack, lake.folder)
+@BOTH
+def test_partitioned_tables_and_several_topics(lake: Lake) -> None:
+    other = type(lake)(lake.stack, lake.folder)
     lake.produce(range(10))
     other.produce(range(10, 20))
     source = {"topics": [lake.name, other.name], "value": "json", "schema": "id long, s string"}
     sql = {"sql": "SELECT id, id % 3 AS third, _from FROM events"}
     assert lake.run(source=source, transform=sql, options={"partition_by": ["third"]}).rows == 20
     assert sorted(lake.landed()) == list(range(20))
-    assert lake.table().metadata().partition_columns == ["third"]
+    assert lake.partitioned_by() == ["third"]
     lake.produce(range(20, 30))
     assert lake.run(source=source, transform=sql, options={"partition_by": ["third"]}).rows == 10
-    assert pa.compute.max(lake.table().to_pyarrow_table().column("third")).as_py() == 2
+    assert max(row["third"] for row in lake.rows()) == 2
