@@ -31,14 +31,22 @@ class IcebergFlow(Flow):
 
     @property
     def job(self) -> SinkJob:
-        return SinkJob(self.name, Guarantee.EXACTLY_ONCE, IcebergOptions.model_validate(self.options))
+        return SinkJob(
+            self.name, Guarantee.EXACTLY_ONCE, IcebergOptions.model_validate(self.options), spark=self.declared
+        )
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """The catalog in Spark's words, where it is not in PostgreSQL."""
+        return {}
 
     def declare(self, **parts: Any) -> Path:
         options = {**self.options, **parts.pop("options", {})}
-        return super().declare(**{"sink": {"format": "iceberg", "options": options}, **parts})
+        spark = {**self.declared, **parts.pop("spark", {})}
+        return super().declare(**{"sink": {"format": "iceberg", "options": options}, **parts}, spark=spark)
 
     def table(self) -> Table | None:
-        return catalog.load(self.job.options, {})
+        return catalog.load(self.job.options, self.declared)
 
     def landed(self, column: str = "id") -> list[Any]:
         table = self.table()
@@ -48,7 +56,7 @@ class IcebergFlow(Flow):
         return _rows(self.table())
 
     def letters(self) -> list[dict[str, Any]]:
-        return _rows(catalog.load(self.job.options, {}, f"db.{self.name}_dead"))
+        return _rows(catalog.load(self.job.options, self.declared, f"db.{self.name}_dead"))
 
     def delete(self, where: str) -> None:
         """As somebody else."""
@@ -90,7 +98,8 @@ class IcebergFlow(Flow):
         SparkSession.builder.getOrCreate().sql(self._told(statement))
 
     def _told(self, statement: str) -> str:
-        return statement.format(catalog="lake", name=f"db.{self.name}", table=f"lake.db.{self.name}")
+        options: IcebergOptions = self.job.options
+        return statement.format(catalog=options.catalog, name=options.table, table=options.name)
 
     def maintain(self, *statements: str) -> None:
         """What an operator does to the table, in Spark's SQL."""
