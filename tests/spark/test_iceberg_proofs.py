@@ -173,7 +173,7 @@ def test_commits_whose_snapshots_expired_are_not_guessed(lake: IcebergFlow) -> N
     assert receipt(spec, 0, 3).fate is Fate.PROCESSED
     assert audit(spec).verdict is Verdict.HOLDS
     lake.maintain(
-        "INSERT INTO {table} SELECT -1, 'elsewhere', 0, 0, 0",
+        "CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))",
         "CALL {catalog}.system.expire_snapshots(table => '{name}', older_than => now(), retain_last => 1)",
     )
     assert receipt(spec, 0, 3).fate is Fate.UNKNOWN
