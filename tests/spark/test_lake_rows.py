@@ -23,10 +23,11 @@ from spark.lakes import LakeFlow
 pytestmark = pytest.mark.timeout(900)
 UPSERT = {"mode": "upsert", "key": ["id"]}
 Lake = LakeFlow | IcebergFlow
-BOTH = pytest.mark.parametrize("make", [LakeFlow, IcebergFlow], ids=["delta", "iceberg"])
+# all of the one before all of the other: each needs a JVM with other jars
+BOTH = pytest.mark.parametrize("make", [LakeFlow, IcebergFlow], ids=["delta", "iceberg"], scope="module")
 # reports of both are made alike: those of one are enough for the gate
 ONE = pytest.mark.parametrize(
-    "make", [LakeFlow, pytest.param(IcebergFlow, marks=pytest.mark.proof)], ids=["delta", "iceberg"]
+    "make", [LakeFlow, pytest.param(IcebergFlow, marks=pytest.mark.proof)], ids=["delta", "iceberg"], scope="module"
 )
 
 
