@@ -192,3 +192,21 @@ def _has(lake: LakeFlow, rows: int) -> bool:
 def _foreign(lake: LakeFlow, number: int) -> pa.Table:
     schema = pa.schema(lake.table().schema().to_arrow())
     return pa.Table.from_pylist([{"id": -number}], schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "step", "times"), [("at-least-once", "written", 2), ("at-most-once", "advanced", 0)]
+)
+def test_control_the_other_guarantees_double_or_lose(
+    lake: LakeFlow, tmp_path: Path, guarantee: str, step: str, times: int
+) -> None:
+    lake.produce(FIRST)
+    witness = tmp_path / "witness"
+    spec = lake.declare(guarantee=guarantee)
+    with pipeline_process(spec, "--once", "--crash", step, "1", "stop", str(witness)) as driver:
+        driver.wait_until(lambda: visits(witness), "it comes by")
+        driver.kill()
+    lake.produce(range(8_000, 8_100))
+    lake.run(guarantee=guarantee)
+    counted = Counter(lake.landed())
+    assert counted == Counter({**dict.fromkeys(FIRST, times), **dict.fromkeys(range(8_000, 8_100), 1)}) + Counter()

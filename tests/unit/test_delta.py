@@ -264,6 +264,13 @@ def test_what_is_left_of_a_table_that_is_gone_is_told(tmp_path: Path) -> None:
         KIND.prepare(job(tmp_path / "t"), ROWS)
 
 
+def test_a_sum_of_the_table_before_is_named(tmp_path: Path) -> None:
+    store = made(tmp_path / "t")
+    (tmp_path / "t" / "_delta_log" / f"{4:020}.crc").write_text("{}")
+    with pytest.raises(Usage, match=f"{4:020}.crc is of a table that was there before"):
+        store.log.table()
+
+
 def test_times_of_any_year_are_read_from_sparks_own_files(tmp_path: Path) -> None:
     """Spark writes INT96, which would be taken for nanoseconds, of which there are too few."""
     rows = pa.table({"at": pa.array([datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)])})

@@ -76,7 +76,8 @@ class DeltaKind:
             self.fit(job, rows)  # another run may have made it
         if job.dead_letters:
             dead_letters.make(job.options.path, {})
-        return target_of(job)
+        table = audited.table_of(_log(job), job.options.path)
+        return replace(target_of(job), partitioned=tuple(table.metadata().partition_columns))
 
     def ledger(self, job: SinkJob) -> DeltaStore:
         return target_of(job).open()

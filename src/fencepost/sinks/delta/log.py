@@ -70,13 +70,32 @@ class Log:
     def table(self) -> DeltaTable | None:
         """As it is now; None where there is none."""
         from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
         with translated(f"open {self._path}"):
             try:
                 return DeltaTable(uri_of(self._path), storage_options=self._storage or None)
             except TableNotFoundError:
                 return None
+            except DeltaError as error:
+                self._require_one_table(error)
+                raise
+
+    def _require_one_table(self, error: Exception) -> None:
+        """Raises Usage where sums of versions lie there that the log does not have: Spark writes them a little later,
+        into whatever is in the folder by then.
+        """
+        import pyarrow.fs as arrow_fs
+
+        found = self._files().get_file_info(arrow_fs.FileSelector("_delta_log", allow_not_found=True))
+        names = [one.base_name.partition(".") for one in found]
+        newest = max((int(version) for version, _, kind in names if kind == "json" and version.isdigit()), default=-1)
+        left = [version for version, _, kind in names if kind == "crc" and version.isdigit() and int(version) > newest]
+        if left:
+            raise Usage(
+                f"{self._path}/_delta_log/{min(left)}.crc is of a table that was there before",
+                f"stop who writes to it, and remove every .crc above version {newest}",
+            ) from error
 
     def latest(self) -> int | None:
         """The newest version; None where there is no table. What was read before is forgotten if it is another one."""

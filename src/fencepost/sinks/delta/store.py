@@ -24,7 +24,7 @@ from fencepost.sinks.delta import dead_letters, writing
 from fencepost.sinks.delta.log import Entry, Log
 from fencepost.sinks.delta.note import NUMBERS, Note, app_id, following
 from fencepost.sinks.lake.commits import Count
-from fencepost.sinks.lake.folders import no_folders
+from fencepost.sinks.lake.folders import apart, no_folders
 from fencepost.sinks.lake.merging import MOST_NAMED, null_keys
 
 if TYPE_CHECKING:
@@ -277,10 +277,11 @@ class DeltaStore:
 
     def _bad_rows(self, frame: Any) -> Exception | None:
         """The records that no table takes, where some of them are there."""
-        if self.target.merge and (refusal := null_keys(frame, self.target.merge, MOST_NAMED)):
+        by, merge = self.target.partitioned, self.target.merge
+        if merge and (refusal := null_keys(apart(frame, by), merge, MOST_NAMED)):
             return refusal
-        table = self.log.table() if self.target.path.startswith("/") else None  # an object store takes any name
-        return no_folders(frame, table.metadata().partition_columns, MOST_NAMED) if table else None
+        here = self.target.path.startswith("/")  # an object store takes any name
+        return no_folders(frame, by, MOST_NAMED) if here else None
 
     def _own(self, note: Note, before: int) -> Entry | None:
         """Our own commit, behind that version."""

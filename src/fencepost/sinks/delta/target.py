@@ -20,6 +20,7 @@ class DeltaTarget:
     merge: Merge | None = None
     evolves: bool = False  # columns that the table lacks are added
     guarantee: str | None = None
+    partitioned: tuple[str, ...] = ()  # by these columns
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)  # deltalake's own options
 
     def open(self) -> DeltaStore:

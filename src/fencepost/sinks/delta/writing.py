@@ -14,6 +14,7 @@ from uuid import uuid4
 from fencepost.model import Merge
 from fencepost.rows.shape import PROVENANCE
 from fencepost.sinks.delta.note import Note, to_json
+from fencepost.sinks.lake.folders import apart
 from fencepost.sinks.lake.merging import quoted, statement, winners
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def _merge(rows: DataFrame, target: DeltaTarget, merge: Merge, note: Note, trans
     placed = set(PROVENANCE.names) <= set(rows.columns)
     spark = rows.sparkSession
     view = f"fencepost_{uuid4().hex}"
-    winners(rows, merge, placed).createOrReplaceTempView(view)
+    # an empty text in a column by which the table is partitioned is null there: no key that could be found again
+    winners(apart(rows, target.partitioned), merge, placed).createOrReplaceTempView(view)
     try:
         with _told(spark, target, note, transaction):
             named = () if target.evolves else rows.columns  # with *, Delta adds columns, and else wants every one
