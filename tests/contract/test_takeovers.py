@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from contract.delta_subject import InDelta
 from contract.subjects import LEDGERS
 from contract.test_iceberg_catalog import made
+from contract.test_iceberg_commits import java
 from fencepost.errors import Fenced
 from fencepost.local import Stack
 from fencepost.model import Tenure
@@ -21,6 +22,7 @@ from fencepost.sinks.iceberg.options import IcebergOptions
 from fencepost.sinks.iceberg.table import IcebergTarget
 from fencepost.testing.batches import ORDERS, PIPELINE, batch, owner
 
+__all__ = ["java"]  # used by its name
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 TIMES = 20
 PATIENCE = 90.0
@@ -28,7 +30,7 @@ OTHERS = [name for name in LEDGERS if name not in ("memory", "memory-store", "la
 
 
 class InIceberg:
-    """Handles that stay open: each has a JVM."""
+    """One JVM for all of its handles."""
 
     def __init__(self, stack: Stack, folder: Path) -> None:
         wanted = {"catalog": f"lake_{uuid4().hex}", "table": "db.t", "warehouse": str(folder), "dsn": stack.dsn}
@@ -48,8 +50,9 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return LEDGERS[request.param](request)
 
 
-@pytest.fixture
+@contextmanager
 def pair(subject: Any) -> Iterator[list[Any]]:
+    """Of processes that were just started: a takeover may end the connections of those before."""
     with closing(subject.open()) as one, closing(subject.open()) as other:
         yield [one, other]
 
@@ -71,15 +74,16 @@ def at_once(ledgers: list[Any]) -> list[Tenure]:
     return taken
 
 
-def test_of_two_that_take_over_at_once_one_is_the_owner(pair: list[Any]) -> None:
+def test_of_two_that_take_over_at_once_one_is_the_owner(subject: Any) -> None:
     for position in range(TIMES):
-        taken = at_once(pair)
-        assert len({tenure.token for tenure in taken}) == 2, taken
-        moved = []
-        for tenure in taken:
-            with suppress(Fenced):
-                pair[0].advance(batch(tenure, position, position + 1))
-                moved.append(tenure)
-        assert len(moved) == 1, taken
-        assert moved[0].epoch == max(tenure.epoch for tenure in taken)
-        assert pair[1].positions(PIPELINE) == {ORDERS: position + 1}
+        with pair(subject) as (one, other):
+            taken = at_once([one, other])
+            assert len({tenure.token for tenure in taken}) == 2, taken
+            moved = []
+            for tenure in taken:
+                with suppress(Fenced):
+                    one.advance(batch(tenure, position, position + 1))
+                    moved.append(tenure)
+            assert len(moved) == 1, taken
+            assert moved[0].epoch == max(tenure.epoch for tenure in taken)
+            assert other.positions(PIPELINE) == {ORDERS: position + 1}

@@ -27,8 +27,8 @@ def flow(stack: Stack, tmp_path: Path) -> TopicFlow:
     return TopicFlow(stack, tmp_path)
 
 
-def audited(flow: TopicFlow, engine: EngineChoice = EngineChoice.PYTHON, **parts: Any) -> Audit:
-    return audit(replace(of_pipeline(load(flow.declare(**parts))), engine=engine))
+def audited(flow: TopicFlow, on: EngineChoice = EngineChoice.PYTHON, **parts: Any) -> Audit:
+    return audit(replace(of_pipeline(load(flow.declare(**parts))), engine=on))
 
 
 def as_they_came(flow: TopicFlow, **source: Any) -> dict[str, Any]:

@@ -163,9 +163,9 @@ def is_unknown_partition(error: KafkaError) -> bool:
     return error.code() == KafkaError._UNKNOWN_PARTITION
 
 
-def is_bad_time(error: KafkaError) -> bool:
-    """The topic takes no record of that time: it is too far from now."""
-    return error.code() == KafkaError.INVALID_TIMESTAMP
+def is_not_valid(error: KafkaError) -> bool:
+    """The topic takes no such record: its time is too far from now, or it has no key where the topic is compacted."""
+    return error.code() in (KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD)
 
 
 def is_fatal(error: KafkaError) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from fencepost.errors import FencepostError, Poison, Refused, Unreachable
-from fencepost.kafka.errors import is_bad_record, is_bad_time, is_unknown_partition, outcome_of
+from fencepost.kafka.errors import is_bad_record, is_not_valid, is_unknown_partition, outcome_of
 from fencepost.kafka.producer import Client
 from fencepost.model import Outcome, Span, TopicPartition
 from fencepost.sinks.kafka.outputs import ORIGIN, Headers, Records
@@ -166,11 +166,12 @@ class Sending:
         refused = [one for one in self._failures if outcome_of(one[0], retried=True) is Outcome.REFUSED]
         error, topic = (refused or self._failures)[0]
         said = f"a record of the transaction into topic {topic} failed: {error.str()}"
-        if refused and is_bad_time(error):
+        if refused and is_not_valid(error):
             raise Refused(
-                f"{said}: its time is further from now than the topic lets it be; nothing of its batch was written",
+                f"{said}: its time is further from now than the topic takes, or it has no key and the topic is "
+                "compacted; nothing of its batch was written",
                 "leave the column `timestamp` out in the transform, so that the time of writing counts, or raise the "
-                "topic's message.timestamp.after.max.ms and message.timestamp.before.max.ms",
+                "topic's message.timestamp.after.max.ms; give records of a compacted topic a key",
             )
         if refused:
             raise Refused(said, "fix the record or the topic; nothing of its batch was written")
