@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from fencepost.errors import Usage
-from fencepost.sinks.iceberg import catalog
+from fencepost.guarantee import Guarantee
+from fencepost.sinks.iceberg import audited, catalog
 from fencepost.sinks.iceberg.audited import _last
 from fencepost.sinks.iceberg.options import IcebergOptions
 from fencepost.sinks.iceberg.schema import in_table, require_partitions, types_of
 from fencepost.sinks.iceberg.table import _holds_rows, _is_kept
+from fencepost.sinks.kind import SinkJob
 
 
 def declared(**options: str) -> IcebergOptions:
@@ -156,3 +161,15 @@ def test_a_table_whose_rows_nobody_counted_may_hold_some(summary: dict[str, str]
 def test_of_a_file_only_the_last_rows_are_taken() -> None:
     assert _last(pa.table({"a": range(1_000), "b": range(1_000)}), 2) == [(998, 998), (999, 999)]
     assert _last(pa.table({"a": [1]}), 5) == [(1,)]
+
+
+def test_rows_of_the_commits_that_came_last_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")) as there:
+        there.create_namespace("db")
+        table = there.create_table("db.t", schema=pa.schema([("id", pa.int64())]))
+        monkeypatch.setattr(audited, "table_of", lambda _job: table)
+        job = SinkJob("shop", Guarantee.EXACTLY_ONCE, declared(table="db.t", warehouse="/w"))
+        assert audited.last_rows(job, 3) == (["id"], [])
+        for number in range(5):
+            table.append(pa.table({"id": [2 * number, 2 * number + 1]}))
+        assert audited.last_rows(job, 3) == (["id"], [(7,), (8,), (9,)])

@@ -105,13 +105,22 @@ def last_rows(job: SinkJob, most: int) -> tuple[list[str], list[tuple[Any, ...]]
     names = list(table.schema().column_names)
     with catalog.answering(job.options):
         tasks = list(table.scan().plan_files())
-        tasks.sort(key=lambda task: task.file.file_sequence_number or 0, reverse=True)
+        added = _added(table)
+        tasks.sort(key=lambda task: added.get(task.file.file_path, 0), reverse=True)
         found: list[tuple[Any, ...]] = []
         for task in tasks:
             if len(found) >= most:
                 break
             found = [*_last(_rows_of(table, task).select(names), most - len(found)), *found]
     return names, found
+
+
+def _added(table: Table) -> dict[str, int]:
+    """The files, by the commits that added them."""
+    snapshot = table.current_snapshot()
+    manifests = snapshot.manifests(table.io) if snapshot is not None else []
+    entries = (entry for one in manifests for entry in one.fetch_manifest_entry(table.io))
+    return {entry.data_file.file_path: entry.sequence_number or 0 for entry in entries}
 
 
 def _last(rows: pa.Table, most: int) -> list[tuple[Any, ...]]:
