@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import LiteralString
 
 import psycopg
@@ -206,6 +207,7 @@ def copy_statement(table: str, columns: list[str]) -> sql.Composed:
     return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(table_name(table), names)
 
 
+@cache
 def statement(text: LiteralString, schema: str) -> sql.Composed:
     """One of our own statements, with the ledger's schema filled in."""
     return sql.SQL(text).format(schema=sql.Identifier(schema))

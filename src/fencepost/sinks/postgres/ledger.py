@@ -65,8 +65,19 @@ def read(connection: Connection, schema: str, pipeline: str) -> Stored:
 
 def stored(connection: Connection, schema: str, pipeline: str) -> Stored:
     """The same where our tables exist."""
+    return _read(connection, _query("stored", schema), {"pipeline": pipeline})
+
+
+def stored_of(connection: Connection, schema: str, batch: Batch[Any]) -> Stored:
+    """Of the batch's partitions; everything, a second round trip, where one of them has no position."""
+    asked = {"pipeline": batch.tenure.pipeline} | _places(batch.spans)
+    found = _read(connection, _query("stored_of", schema), asked)
+    return found if found.keys() == batch.spans.keys() else stored(connection, schema, batch.tenure.pipeline)
+
+
+def _read(connection: Connection, query: sql.Composed, values: Mapping[str, Any]) -> Stored:
     with translated("read the positions"):
-        rows = connection.execute(_query("stored", schema), {"pipeline": pipeline}).fetchall()
+        rows = connection.execute(query, values).fetchall()
     return {TopicPartition(topic, partition): StoredPosition(*held) for topic, partition, *held in rows}
 
 

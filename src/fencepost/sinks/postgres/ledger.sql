@@ -5,6 +5,12 @@
 SELECT topic, partition, position, owner, epoch, topic_id, moved_at
 FROM {schema}.positions WHERE pipeline = %(pipeline)s ORDER BY topic, partition
 
+-- name: stored_of
+SELECT topic, partition, position, owner, epoch, topic_id, moved_at
+FROM {schema}.positions WHERE pipeline = %(pipeline)s AND (topic, partition) IN (SELECT * FROM ROWS FROM (
+    pg_catalog.unnest(%(topics)s::pg_catalog.text[]), pg_catalog.unnest(%(partitions)s::integer[])
+))
+
 -- name: advance
 -- compare and set, and note the spans: the fence
 WITH span AS (

@@ -116,7 +116,7 @@ class PostgresStore:
         return ledger.read(self.connection(), self._settings.schema, pipeline)
 
     def done(self, batch: Batch[Any]) -> bool:
-        return fence.landed(ledger.stored(self.connection(), self._settings.schema, batch.tenure.pipeline), batch)
+        return fence.landed(ledger.stored_of(self.connection(), self._settings.schema, batch), batch)
 
     def advance(self, batch: Batch[Any]) -> None:
         spans, landed = self._written
