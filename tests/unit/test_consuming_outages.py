@@ -10,8 +10,9 @@ import pytest
 
 from fencepost.engines import backoff
 from fencepost.engines.listener import Waiting
+from fencepost.engines.python.consumed import Consumed
 from fencepost.engines.python.consumer import Consumption
-from fencepost.engines.python.member import Consumed, Member
+from fencepost.engines.python.member import Member
 from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.errors import Fenced, FencepostError, Unknown, Unreachable
 from fencepost.guarantee import Guarantee

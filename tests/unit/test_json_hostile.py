@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fencepost.rows.json_columns import parse_columns
 from fencepost.rows.json_documents import MOST_DEEP, SchemaMismatch
 from fencepost.rows.json_fields import parse_fields, parse_value
 from support.hostile import JSON_VALUES, VALUES, value_with
@@ -32,15 +33,22 @@ TIMES = st.from_regex(
 
 
 def verdict(value: bytes | None) -> bool:
-    """Is it good? Then Arrow takes what was made of it."""
+    """Is it good? Then Arrow takes what was made of it, and many at once are read as each by itself, or not at all."""
+    at_once = parse_columns([b"{}", value], FIELDS)
     try:
         row = parse_value(value, FIELDS)
     except SchemaMismatch as bad:
         str(bad).encode()  # so that it can be told, and stored
+        assert at_once is None
         return False
-    for field, made in zip(FIELDS, row, strict=True):
-        pa.array([made], field.type)
+    columns = {field.name: pa.array([None, made], field.type) for field, made in zip(FIELDS, row, strict=True)}
+    assert at_once is None or shown(at_once) == shown(columns)
     return True
+
+
+def shown(columns: dict[str, pa.Array]) -> dict[str, str]:
+    """As texts, in which NaN is NaN, and every time can be told."""
+    return {name: f"{column.type} {column}" for name, column in columns.items()}
 
 
 def each(literal: str) -> list[bytes]:

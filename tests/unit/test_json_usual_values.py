@@ -3,9 +3,11 @@
 from decimal import Decimal
 from random import Random
 
+import pyarrow as pa
 import pytest
 
 from fencepost.rows import json_times
+from fencepost.rows.json_columns import parse_columns
 from fencepost.rows.json_documents import MOST_DEEP, SchemaMismatch, document_of
 from fencepost.rows.json_fields import parse_fields, parse_value
 
@@ -70,3 +72,37 @@ def test_a_decimal_has_no_more_digits_than_declared(number: str) -> None:
     else:
         assert fits
         assert len(found.as_tuple().digits) <= 4
+
+
+def test_usual_values_are_read_many_at_once() -> None:
+    fields = parse_fields("id long, name string, good boolean, price decimal(10,2), at timestamp")
+    values = [
+        b'{"id": 1, "name": "a", "good": true, "price": 1.5, "at": "2026-01-01T00:00:00Z", "more": [1]}',
+        None,
+        b' {"name": null, "id": -9223372036854775808}\n',
+    ]
+    found = parse_columns(values, fields)
+    assert found is not None
+    rows = [parse_value(value, fields) for value in values]
+    assert [column.to_pylist() for column in found.values()] == [
+        pa.array(column, field.type).to_pylist() for field, column in zip(fields, zip(*rows, strict=True), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"id": 1} {"id": 2}',
+        b'{"id": true}',
+        b'{"id": 9223372036854775808}',
+        b'{"id": "1"}',
+        b'{"name": "\\ud800"}',
+        b"[]",
+        b"",
+        b"\xff",
+        b'{"name": ' + b"1" * 1001 + b"}",
+        b'{"name": ' + b"[" * 501 + b"]" * 501 + b"}",
+    ],
+)
+def test_odd_values_are_taken_one_by_one(odd: bytes) -> None:
+    assert parse_columns([b'{"id": 1}', odd], parse_fields("id long, name string")) is None

@@ -14,6 +14,7 @@ import typer
 from fencepost.cli.output import INTERRUPTED, FormatOption, OutputFormat, emit_json, note, say
 from fencepost.cli.pipelines import SpecOption, pipeline_spec
 from fencepost.machine.counting import count
+from fencepost.machine.footprint import keep_small
 
 if TYPE_CHECKING:
     from fencepost.engines.listener import Listener, NotDrained
@@ -45,6 +46,7 @@ def run(
     from fencepost.cli.run_output import RunOutput
     from fencepost.engines.listener import News, Started
     from fencepost.run.pipeline import Pipeline
+    from fencepost.spec import EngineName
 
     listener = RunOutput(output is OutputFormat.JSON)
     signals: list[int] = []
@@ -65,6 +67,8 @@ def run(
         watched(news)
 
     declared = pipeline_spec(spec)
+    if declared.engine is EngineName.PYTHON and declared.transform is None:  # a transform may want pandas
+        keep_small()
     with _metrics(declared.name, metrics) as watched:
         pipeline = Pipeline(declared, listen=listen)
         summary = pipeline.run(once=once, standby=standby)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, cast
@@ -42,6 +43,21 @@ class Real:
 
 
 _SHORT = json.JSONDecoder(parse_float=Real, parse_constant=Real)
+scan: Callable[[str, int], tuple[Any, int]] = _SHORT.scan_once  # type: ignore[attr-defined]
+"""One document of a text that is plain, and where it ends. Raises ValueError or StopIteration where there is none."""
+
+
+def is_plain(text: str) -> bool:
+    """Can nothing in it be too deep, too long, or half a character?"""
+    return "\\u" not in text and _is_short(text)
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= MOST_DEEP or (len(text) <= MOST_DIGITS and _brackets(text) <= MOST_DEEP)
+
+
+def _brackets(text: str) -> int:
+    return text.count("[") + text.count("{")
 
 
 def document_of(value: bytes) -> dict[str, Any]:
@@ -60,9 +76,9 @@ def document_of(value: bytes) -> dict[str, Any]:
 def _loaded(text: str) -> Any:
     if "\\u" in text and _LONE_SURROGATE.search(text):
         raise SchemaMismatch("not JSON: half of a surrogate pair")
-    if len(text) <= MOST_DEEP:
+    if _is_short(text):
         return _SHORT.decode(text)  # nothing in it can be too deep or too long
-    if text.count("[") + text.count("{") > MOST_DEEP and _depth(text) > MOST_DEEP:
+    if _brackets(text) > MOST_DEEP and _depth(text) > MOST_DEEP:
         raise SchemaMismatch(f"not JSON: nested more than {MOST_DEEP} deep")
     named = _names_checked if len(text) > LONGEST_NAME else None
     return json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=Real, object_pairs_hook=named)

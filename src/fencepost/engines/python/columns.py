@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, cast
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from fencepost.errors import Poison, Usage
 from fencepost.model import EVENT_ID, TopicPartition
 from fencepost.rows import dead_letters
 from fencepost.rows.functions import FunctionName
+from fencepost.rows.json_columns import parse_columns
 from fencepost.rows.json_documents import SchemaMismatch
 from fencepost.rows.json_fields import Field, parse_fields, parse_value
 from fencepost.rows.shape import FROM, MOST_ASIDE, MOST_POISON, RowShape
@@ -26,6 +28,7 @@ _PLACE = [pa.field("topic", pa.string()), pa.field("partition", pa.int32()), _OF
 _HEADERS = dead_letters.HEADERS
 _TIME = pa.timestamp("us", tz="UTC")
 _LAST_MILLIS = (2**63 - 1) // 1000  # a Kafka timestamp beyond has no microseconds
+_SECOND = itemgetter(1)
 
 
 @dataclass(frozen=True)
@@ -114,10 +117,15 @@ class EventRows:
         if not pa.types.is_struct(kind):
             return offsets
         parts = {"topic": _topic(place, messages), "partition": _partition(place, messages), "offset": offsets}
-        parts["tombstone"] = pa.array([message.value() is None for message in messages], pa.bool_())
+        if self.shape.tombstones:
+            parts["tombstone"] = pa.array([message.value() is None for message in messages], pa.bool_())
         return pa.StructArray.from_arrays([parts[one.name] for one in kind], fields=list(kind))
 
     def _parsed(self, place: TopicPartition, messages: list[Message]) -> dict[str, pa.Array]:
+        found = parse_columns(list(map(Message.value, messages)), self.fields)
+        return self._one_by_one(place, messages) if found is None else found
+
+    def _one_by_one(self, place: TopicPartition, messages: list[Message]) -> dict[str, pa.Array]:
         rows: list[list[Any]] = []
         bad: list[tuple[int, str]] = []
         for message in messages:
@@ -142,7 +150,7 @@ def _event_schema(source: SourceSpec, headers: bool) -> pa.Schema:
 
 
 def _offsets(_place: TopicPartition, messages: list[Message]) -> pa.Array:
-    return pa.array([message.offset() for message in messages], pa.int64())
+    return pa.array(list(map(Message.offset, messages)), pa.int64())
 
 
 def _topic(place: TopicPartition, messages: list[Message]) -> pa.Array:
@@ -155,7 +163,7 @@ def _partition(place: TopicPartition, messages: list[Message]) -> pa.Array:
 
 def _timestamps(place: TopicPartition, messages: list[Message]) -> pa.Array:
     """Raises Poison for times that no timestamp holds."""
-    millis = [message.timestamp()[1] for message in messages]
+    millis = _millis(messages)
     if max(millis, default=0) > _LAST_MILLIS:
         raise Poison(
             str(place),
@@ -168,16 +176,21 @@ def _timestamps(place: TopicPartition, messages: list[Message]) -> pa.Array:
     return _times(millis)
 
 
+def _millis(messages: list[Message]) -> list[int]:
+    return list(map(_SECOND, map(Message.timestamp, messages)))
+
+
 def _times(millis: list[int]) -> pa.Array:
     """Null where there is none, or none that can be held."""
+    if millis and min(millis) >= 0 and max(millis) <= _LAST_MILLIS:
+        return pa.array(millis, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(_TIME)
     known = [at if 0 <= at <= _LAST_MILLIS else None for at in millis]
     return pa.array(known, pa.timestamp("ms", tz="UTC")).cast(_TIME)
 
 
 def _headers(_place: TopicPartition, messages: list[Message]) -> pa.Array:
-    told = [message.headers() for message in messages]
-    if not any(told):
-        return pa.nulls(len(told), _HEADERS)
+    if not any(map(Message.headers, messages)):
+        return pa.nulls(len(messages), _HEADERS)
     pairs = [[{"key": key, "value": value} for key, value in _pairs(message)] for message in messages]
     return pa.array(pairs, _HEADERS)
 
@@ -192,8 +205,8 @@ def _pairs(message: Message) -> list[tuple[str, bytes | None]]:
 
 
 _READERS = {
-    "key": lambda _place, messages: pa.array([message.key() for message in messages], pa.binary()),
-    "value": lambda _place, messages: pa.array([message.value() for message in messages], pa.binary()),
+    "key": lambda _place, messages: pa.array(list(map(Message.key, messages)), pa.binary()),
+    "value": lambda _place, messages: pa.array(list(map(Message.value, messages)), pa.binary()),
     "headers": _headers,
     "event_id": _event_ids,
     "timestamp": _timestamps,
@@ -224,9 +237,7 @@ def letters(messages: list[Message], reasons: Mapping[int, str], flat: bool) -> 
     found = [_letter(message, reasons, flat) for message in messages]
     schema = dead_letters.SCHEMA if flat else dead_letters.RECORD_SCHEMA
     columns = {name: [letter[name] for letter in found] for name in schema.names if name != "timestamp"}
-    times = _times(
-        [message.timestamp()[1] for message in messages]
-    )  # not by way of Python's times, which end with the year 9999
+    times = _times(_millis(messages))  # not by way of Python's times, which end with the year 9999
     return pa.RecordBatch.from_arrays(
         [times if one.name == "timestamp" else pa.array(columns[one.name], one.type) for one in schema],
         schema=schema,

@@ -8,12 +8,13 @@ from typing import Any, Self
 
 from fencepost.delivery import Observer, nobody
 from fencepost.engines.listener import BatchDone, Listener, Waiting, unheard
+from fencepost.engines.python.consumed import Consumed
 from fencepost.engines.python.group_consumer import GroupConsumer
 from fencepost.engines.python.group_offset_store import GroupOffsetStore
 from fencepost.engines.python.handler import Handler
 from fencepost.engines.python.handler_outputs import OutputHandler, into_topics
 from fencepost.engines.python.handler_transactions import TransactionHandler, in_transaction
-from fencepost.engines.python.member import Consumed, Member
+from fencepost.engines.python.member import Member
 from fencepost.engines.python.offset_store import MemberHooks, OffsetStore
 from fencepost.engines.python.settings import ConsumerSettings
 from fencepost.engines.python.sink_offset_store import SinkOffsetStore

@@ -6,11 +6,10 @@ not cost the membership. All of the group's callbacks run inside `poll`, in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Event as Flag
 from time import monotonic
@@ -21,9 +20,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.delivery import Observer
-from fencepost.engines.listener import NotDrained
+from fencepost.engines.python.consumed import Consumed
 from fencepost.engines.python.drained import EndOffsets, OtherMembers, holders, is_listed
-from fencepost.engines.python.events import by_partition, place_of, unread
+from fencepost.engines.python.events import driver_partitions, place_of, places_of, spans_of
 from fencepost.engines.python.group_consumer import GroupConsumer
 from fencepost.engines.python.offset_store import MemberHooks, Messages, OffsetStore
 from fencepost.engines.python.settings import ConsumerSettings, Per
@@ -42,35 +41,18 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import failure, is_end_of_partition, is_fatal, is_missing, is_out_of_range
 from fencepost.kafka.log import librdkafka_log
 from fencepost.kafka.offsets import TopicReader, before_the_start, beyond_the_end
-from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
+from fencepost.model import Batch, Landed, Tenure, TopicPartition
 
 POLL_SECONDS = 0.2
-GATHER_SECONDS = 0.005  # from a batch's first record until it goes without more: other brokers' may be on their way
+# From a batch's first record until it goes without more: other brokers' may be on their way. Longer where there were
+# many a moment ago; by itself a record waits for nobody.
+GATHER_SECONDS, GLIMPSE_SECONDS = 0.005, 0.001
+MANY = 100  # records
 FENCED_SECONDS = 30.0
 TIMEOUT_SECONDS = 1.0  # work that is done by then is not worth a pause, which throws away what was read ahead
 GLANCE_SECONDS = 0.05
 CLOSE_SECONDS = 20.0
 ANSWER_SECONDS = 0.002  # until the next look whether a commit was answered
-
-
-@dataclass
-class Consumed:
-    """What a member did."""
-
-    events: int = 0
-    batches: int = 0
-    given_up: int = 0  # batches whose partitions went away before they were done
-    positions: dict[TopicPartition, int] = field(default_factory=dict)  # behind what was taken; the store knows more
-    left: NotDrained | None = None  # waits in partitions of other members, when it was to end
-
-    def __add__(self, other: Consumed) -> Consumed:
-        return Consumed(
-            self.events + other.events,
-            self.batches + other.batches,
-            self.given_up + other.given_up,
-            {**self.positions, **other.positions},
-            other.left,
-        )
 
 
 class Member:
@@ -96,6 +78,7 @@ class Member:
         self._ends: dict[TopicPartition, int] = {}  # where the last of its records was, as far as we know
         self._early: Messages = []  # came while a batch was being processed
         self._next: dict[TopicPartition, int] = {}  # what the next batch of each partition begins with
+        self._many = False  # were read the last time
         self._paused = False
         self._joined = False  # the group has given it partitions, or none
         self._goal: EndOffsets | None = None  # of the whole group, for a member that ends
@@ -187,23 +170,24 @@ class Member:
     def _read(self) -> Messages:
         if self._paused:
             self._resume()
-        gather = 0.0 if self._early else GATHER_SECONDS
+        gather = 0.0 if self._early else GATHER_SECONDS if self._many else GLIMPSE_SECONDS
         if not self._early:
             self._hear(POLL_SECONDS)
         room = self._settings.batch - len(self._early)
         if self._early and room > 0:  # where a partition is asked back meanwhile, what came early of it is dropped
             self._early += self._records(self._consumer.consume(room, gather))
         messages, self._early = self._early, []
+        self._many = len(messages) >= MANY
         return messages
 
     def _records(self, messages: Messages) -> Messages:
         """What of it is records; the rest tells of ends and of trouble."""
-        records = [message for message in messages if message.error() is None]
-        if len(records) < len(messages):
-            for message in messages:
-                if (error := message.error()) is not None:
-                    self._told(message, error)
-        return records
+        if not any(map(Message.error, messages)):
+            return messages
+        for message in messages:
+            if (error := message.error()) is not None:
+                self._told(message, error)
+        return [message for message in messages if message.error() is None]
 
     def _told(self, message: Message, error: KafkaError) -> None:
         if is_end_of_partition(error):
@@ -237,7 +221,12 @@ class Member:
     # -- a batch
 
     def _carry(self, messages: Messages) -> None:
-        batches = list(self._batches(messages))
+        nobody, most = (
+            Tenure(self._settings.group, uuid4(), 0, {}),
+            1 if self._settings.per is Per.RECORD else len(messages),
+        )
+        spans = spans_of(messages, self._next, self._ends, most)
+        batches = [Batch({place: span}, part, nobody) for place, span, part in spans]
         if not batches:
             self._delivered(self._offset_store.catch_up, [])
         for number, batch in enumerate(batches):
@@ -293,26 +282,6 @@ class Member:
         events, self._events_told = self.done.events - self._events_told, self.done.events
         self._seen(batch, events)
 
-    def _batches(self, messages: Messages) -> Iterable[Batch[Messages]]:
-        """Each from where the one before ended: offsets may be missing between (markers, compaction), events not."""
-        nobody = Tenure(self._settings.group, uuid4(), 0, {})
-        groups = by_partition(messages)
-        for place in sorted({*groups, *self._ends} & self._next.keys()):  # the others were asked back since
-            start = self._next[place]
-            new = unread(groups[place], start) if place in groups else []
-            for part, end in self._parts(new, max(start, self._ends.get(place, 0))):
-                if end > start:
-                    yield Batch({place: Span(start, end)}, part, nobody)
-                start = end
-
-    def _parts(self, messages: Messages, known_end: int) -> Iterable[tuple[Messages, int]]:
-        """What is processed at once, and where it ends; the last one includes the markers after it."""
-        size = 1 if self._settings.per is Per.RECORD else max(len(messages), 1)
-        for at in range(0, max(len(messages), 1), size):
-            part = messages[at : at + size]
-            end = (part[-1].offset() or 0) + 1 if part else known_end
-            yield part, max(end, known_end) if at + size >= len(messages) else end
-
     def _patiently(self, work: Callable[[], Any]) -> Any:
         """Run the work in its own thread; when it takes long, poll meanwhile, with nothing to be read.
 
@@ -345,11 +314,11 @@ class Member:
             self._early += self._records([message])
 
     def _pause(self) -> None:
-        self._consumer.pause(_driver(self._owned))
+        self._consumer.pause(driver_partitions(self._owned))
         self._paused = True
 
     def _resume(self) -> None:
-        self._consumer.resume(_driver(self._owned))
+        self._consumer.resume(driver_partitions(self._owned))
         self._paused = False
 
     def _go_back(self, batches: list[Batch[Messages]]) -> None:
@@ -367,7 +336,7 @@ class Member:
 
     def _assigned(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
         self._joined = True
-        new = _ours(partitions)
+        new = places_of(partitions)
         if not new:
             return
         starts = self._offset_store.take(sorted(new))
@@ -375,15 +344,15 @@ class Member:
         self._owned |= new
         self._next |= starts
         if self._settings.incremental:
-            consumer.incremental_assign(_driver(starts))
+            consumer.incremental_assign(driver_partitions(starts))
         else:
-            consumer.assign(_driver(starts))
+            consumer.assign(driver_partitions(starts))
         # Said of each one: the driver keeps a partition paused that goes, and it is paused when it comes back.
-        (consumer.pause if self._paused else consumer.resume)(_driver(new))
+        (consumer.pause if self._paused else consumer.resume)(driver_partitions(new))
 
     def _revoked(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
         """Asked back: finish the current batch or give it up; then everything that is done is committed."""
-        gone = _ours(partitions)
+        gone = places_of(partitions)
         early = self._settings.guarantee is Guarantee.AT_MOST_ONCE  # an older batch than this one may be in hand
         concerned = early or (self._batch is not None and set(self._batch.spans) & gone)
         finished = self._finished_in_time() if concerned else None
@@ -402,11 +371,11 @@ class Member:
 
     def _lost(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
         """Others own them already: nothing of ours may be committed."""
-        self._offset_store.lose(_ours(partitions))
+        self._offset_store.lose(places_of(partitions))
         self._let_go(consumer, partitions)
 
     def _let_go(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
-        gone = _ours(partitions)
+        gone = places_of(partitions)
         self._owned -= gone
         for place in gone:
             self._next.pop(place, None)
@@ -416,13 +385,3 @@ class Member:
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()
-
-
-def _ours(partitions: Iterable[DriverPartition]) -> set[TopicPartition]:
-    return {TopicPartition(at.topic, at.partition) for at in partitions}
-
-
-def _driver(partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int]) -> list[DriverPartition]:
-    if isinstance(partitions, Mapping):
-        return [DriverPartition(at.topic, at.partition, position) for at, position in partitions.items()]
-    return [DriverPartition(at.topic, at.partition) for at in partitions]
