@@ -22,7 +22,7 @@ from fencepost.sinks.handlers import Output
 from fencepost.sinks.kafka.demo import DEMO
 from fencepost.sinks.kafka.last_records import COLUMNS, last_records
 from fencepost.sinks.kafka.options import KafkaOptions
-from fencepost.sinks.kafka.outputs import ORIGIN, Records, kept_time, require_types
+from fencepost.sinks.kafka.outputs import Headers, Records, kept_time, require_types
 from fencepost.sinks.kafka.settings import KafkaSettings
 from fencepost.sinks.kafka.store import KafkaStore
 from fencepost.sinks.kind import Fit, SinkJob
@@ -154,21 +154,23 @@ def _settings(job: SinkJob) -> KafkaSettings:
 
 
 def _as_they_came(messages: list[Message], origins: bool) -> Iterator[Records]:
+    """The records of one partition."""
     nothing = [None] * len(messages)
-    headers: list[Any] = list(map(Message.headers, messages))
+    given: list[Any] = list(map(Message.headers, messages))
+    headers = given if any(given) else None
     yield Records(
         list(map(Message.value, messages)),
         list(map(Message.key, messages)),
         nothing,
-        list(map(_origin, messages, headers)) if origins else headers,
+        Headers(_origins(messages), headers and [own or [] for own in headers]) if origins else headers or nothing,
         nothing,
-        [kept_time(message.timestamp()[1]) for message in messages],
+        [kept_time(at) if at <= 0 else at for _, at in map(Message.timestamp, messages)],
     )
 
 
-def _origin(message: Message, headers: list[Any] | None) -> list[Any]:
-    origin = f"{message.topic()}/{message.partition()}/{message.offset()}/0".encode()
-    return [(ORIGIN, origin), *headers] if headers else [(ORIGIN, origin)]
+def _origins(messages: list[Message]) -> list[bytes]:
+    prefix = f"{messages[0].topic()}/{messages[0].partition()}/" if messages else ""
+    return [f"{prefix}{offset}/0".encode() for offset in map(Message.offset, messages)]
 
 
 KIND = KafkaKind()

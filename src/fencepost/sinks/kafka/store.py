@@ -22,7 +22,7 @@ from fencepost.sinks.kafka.ledger import Group, Held, offset_of
 from fencepost.sinks.kafka.letters import Apart, apart, letter_records
 from fencepost.sinks.kafka.outputs import Make, Outputs, arrow_records, one_by_one
 from fencepost.sinks.kafka.sending import Sending
-from fencepost.sinks.kafka.settings import KafkaSettings
+from fencepost.sinks.kafka.settings import MANY, KafkaSettings
 
 
 class KafkaStore:
@@ -47,6 +47,7 @@ class KafkaStore:
         self.settings = settings
         self._reuse = reuse
         self._records = one_by_one(outputs) if outputs else records
+        self._batching = settings.batching(MANY) if reuse and not outputs else {}  # else by the size of each batch
         self._groups: dict[str, Group] = {}
         self._producers: dict[tuple[str, TopicPartition], FencedProducer] = {}
 
@@ -207,7 +208,8 @@ class KafkaStore:
                 with Cluster(self.settings.kafka) as cluster:
                     self.settings = self.settings.within(limits(cluster))
             name = self.settings.transactional_id(pipeline, partition)
-            self._producers[key] = FencedProducer(self.settings.producer(name), self.settings.topics[0])
+            settings = self.settings.producer(name) | self._batching
+            self._producers[key] = FencedProducer(settings, self.settings.topics[0])
         return self._producers[key]
 
     def _claim(
