@@ -26,6 +26,7 @@ from fencepost.errors import FencepostError, Unknown, Unreachable
 from fencepost.lab.crash import standing, visits
 from fencepost.local import Stack
 from fencepost.model import TopicPartition
+from fencepost.sinks.iceberg import catalog
 from fencepost.sinks.iceberg.demo import DEMO
 from fencepost.sinks.iceberg.options import IcebergOptions
 from fencepost.sinks.iceberg.table import IcebergTable, IcebergTarget
@@ -37,6 +38,8 @@ from spark.iceberg_flow import IcebergFlow
 pytestmark = pytest.mark.timeout(1800)
 FIRST = range(8_000)
 MODES: Mapping[str, dict[str, Any]] = {"append": {}, "upsert": {"mode": "upsert", "key": ["id"]}}
+ALL = "table => '{name}', options => map('rewrite-all', 'true')"
+NEWEST = "table => '{name}', older_than => now(), retain_last => 1"
 STEPS = ("started", "written", "advanced", "delivered")
 # the one of the gate stands still with its MERGE on a branch
 EACH = pytest.mark.parametrize(
@@ -173,8 +176,7 @@ def test_commits_whose_snapshots_expired_are_not_guessed(lake: IcebergFlow) -> N
     assert receipt(spec, 0, 3).fate is Fate.PROCESSED
     assert audit(spec).verdict is Verdict.HOLDS
     lake.maintain(
-        "CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))",
-        "CALL {catalog}.system.expire_snapshots(table => '{name}', older_than => now(), retain_last => 1)",
+        f"CALL {{catalog}}.system.rewrite_data_files({ALL})", f"CALL {{catalog}}.system.expire_snapshots({NEWEST})"
     )
     assert receipt(spec, 0, 3).fate is Fate.UNKNOWN
     assert receipt(spec, 0, 3, check=True).fate is Fate.LANDED
@@ -235,19 +237,20 @@ def test_neighbours_and_readers_beside_a_live_pipeline(lake: IcebergFlow, mode: 
             for number in range(1, 6):
                 lake.produce_in_transaction(range(400 * number, 400 * (number + 1)), commit=True)
                 _foreign(lake, number)
-                lake.beside(
-                    "CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
-                )
+                lake.beside(f"CALL {{catalog}}.system.rewrite_data_files({ALL})")
                 running.wait_until(partial(_has, lake, 400 * (number + 1)), "it landed")
-            lake.beside(
-                "CALL {catalog}.system.expire_snapshots(table => '{name}', older_than => now(), retain_last => 1)"
-            )
+            over.set()
+            reader.join(60)  # files of snapshots that it may be reading go now
+            lake.beside(f"CALL {{catalog}}.system.expire_snapshots({NEWEST})")
+            lake.produce(range(2_400, 2_800))
+            running.wait_until(partial(_has, lake, 2_800), "it landed after the expiry")
     finally:
         over.set()
         reader.join(60)
     ids = [id_ for id_ in lake.landed() if id_ >= 0]
-    assert sorted(ids) == list(range(2_400))
-    assert len(lake.landed()) == 2_405
+    assert sorted(ids) == list(range(2_800))
+    assert len(lake.landed()) == 2_805
+    assert seen
     assert {count % 200 for count in seen} == {0}, seen
     assert lake.branches() == []
 
@@ -295,6 +298,7 @@ def test_control_iceberg_s_own_streaming_sink_doubles_everything_when_its_checkp
     from pyspark.sql import functions as f
 
     lake.produce(range(1_000))
+    catalog.make(lake.job.options)
     lake.maintain("CREATE NAMESPACE IF NOT EXISTS lake.db", "CREATE TABLE {table} (id long) USING iceberg")
     for expected in (0, 1_000):
         with session_for(load(lake.declare())) as spark:

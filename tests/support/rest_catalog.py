@@ -42,6 +42,9 @@ class Handlers:
         self._mapper = jackson.databind.ObjectMapper()
         kebab = getattr(jackson.databind, "PropertyNamingStrategies$KebabCaseStrategy")
         self._mapper.setPropertyNamingStrategy(kebab())
+        anybody = getattr(jackson.annotation, "JsonAutoDetect$Visibility").ANY
+        self._mapper.setVisibility(jackson.annotation.PropertyAccessor.FIELD, anybody)
+        self._mapper.configure(jackson.databind.DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES, False)
         self._iceberg.rest.RESTSerializers.registerAll(self._mapper)
         self._forname = jvm.java.lang.Class.forName
         self._all = getattr(self._iceberg.rest, "RESTCatalogProperties$SnapshotMode").valueOf("ALL")
