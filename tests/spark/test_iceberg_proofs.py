@@ -167,6 +167,18 @@ def test_dead_letters_of_a_batch_that_is_written_again_are_there_once(
 
 
 @pytest.mark.proof
+@pytest.mark.parametrize("mode", MODES)
+def test_a_value_that_can_be_no_folder_is_a_bad_record(lake: IcebergFlow, mode: str) -> None:
+    long = "ü" * 50  # three hundred characters in the folder's name
+    lake.produce(range(6), instead={3: f'{{"id": 3, "s": "{long}"}}'.encode(), 4: b'{"id": 4}'})
+    parts: dict[str, Any] = {"transform": {"sql": "SELECT id, s, _from FROM events"}, "on_error": "dead_letter"}
+    run = lake.run(**parts, options={"partition_by": ["s"], **MODES[mode]})
+    assert (run.dead, sorted(lake.landed())) == (1, [0, 1, 2, 4, 5])
+    (letter,) = lake.letters()
+    assert "can be no folder's name" in letter["_dead"]
+
+
+@pytest.mark.proof
 def test_commits_whose_snapshots_expired_are_not_guessed(lake: IcebergFlow) -> None:
     lake.produce(range(20))
     lake.run()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from fencepost.rows.shape import PROVENANCE
 from fencepost.sinks.iceberg.library import Library, said
 from fencepost.sinks.iceberg.options import STAGE
 from fencepost.sinks.iceberg.schema import PARTITION
+from fencepost.sinks.lake.folders import no_folders
 from fencepost.sinks.lake.merging import MOST_NAMED, null_keys, statement, winners
 
 if TYPE_CHECKING:
@@ -105,7 +107,8 @@ def staged(library: Library, table: Any, rows: DataFrame) -> DataFiles:
     cache = library.table_cache()
     cache.add(key, table)
     try:
-        in_table(rows).writeTo(f"{STAGE}.`{key}`").append()
+        with naming_bad_records(rows, table):
+            in_table(rows).writeTo(f"{STAGE}.`{key}`").append()
         return DataFiles(list(coordinator.fetchNewFiles(table, key)), Bounds.of(table, library.jvm))
     finally:
         coordinator.clearRewrite(table, key)
@@ -135,12 +138,8 @@ class Merged:
         """On the table as it is now. Spark's failures pass as they are; Poison where a key is null."""
         self.branch = f"{self._prefix}{uuid4().hex}"
         self._head = self._begun()
-        try:
+        with naming_bad_records(self._frame, self._table(), self._merge):
             self._run()
-        except Exception as error:
-            if _is_sparks(error) and (refusal := null_keys(self._frame, self._merge, MOST_NAMED)):
-                raise refusal from error
-            raise
         self.rows = _rows_of(self._table().snapshot(self.branch), self._head)
 
     def counts(self, spans: Mapping[TopicPartition, Span]) -> Mapping[TopicPartition, int] | None:
@@ -179,10 +178,21 @@ class Merged:
             spark.catalog.dropTempView(view)
 
 
-def _is_sparks(error: Exception) -> bool:
+@contextmanager
+def naming_bad_records(rows: DataFrame, table: Any, merge: Merge | None = None) -> Iterator[None]:
+    """Raises Poison where Spark failed because of a key that is null, or of a value that can be no folder's name."""
     from pyspark.errors import PySparkException
 
-    return isinstance(error, PySparkException | Py4JJavaError)
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        refusal = null_keys(rows, merge, MOST_NAMED) if merge else None
+        if refusal is None and str(table.location()).startswith(("/", "file:")):  # an object store takes any name
+            names = [str(one.name()) for one in table.spec().fields() if one.transform().isIdentity()]
+            refusal = no_folders(rows, names, MOST_NAMED, url=True)
+        if refusal is not None:
+            raise refusal from error
+        raise
 
 
 def _rows_of(tip: Any, head: int) -> int:

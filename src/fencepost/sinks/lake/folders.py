@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
+from urllib.parse import quote_plus
 
 from fencepost.errors import Refused
 from fencepost.sinks.lake.merging import bad_records, quoted
@@ -26,19 +27,26 @@ def apart(rows: DataFrame, partition_by: Collection[str]) -> DataFrame:
     return rows
 
 
-def no_folders(rows: DataFrame, partition_by: Collection[str], most: int) -> Refused | None:
-    """The records of one partition with a value that can be no folder's name, where that is why a write failed."""
+def no_folders(rows: DataFrame, partition_by: Collection[str], most: int, url: bool = False) -> Refused | None:
+    """The records of one partition with a value that can be no folder's name, where that is why a write failed.
+
+    `url`: folders are named as in an URL, where a byte that is no plain character becomes three.
+    """
     for name in _texts(rows, partition_by):
         why = f"{name} can be no folder's name: it has a NUL character, or is longer than {LONGEST} bytes"
-        if refusal := bad_records(rows, _is_none(name), why, most):
+        if url:
+            why = f"{name} can be no folder's name: in an URL's encoding it is longer than {LONGEST} bytes"
+        if refusal := bad_records(rows, _is_none(name, url), why, most):
             return refusal
     return None
 
 
-def _is_none(name: str) -> Column:
+def _is_none(name: str, url: bool) -> Column:
     from pyspark.sql import functions as f
 
     column = f.col(quoted(name))
+    if url:
+        return f.octet_length(f.url_encode(column)) > LONGEST - len(quote_plus(name)) - 1
     size = f.octet_length(f.regexp_replace(column, _ESCAPED, "xxx"))
     return column.contains("\0") | (size > LONGEST - len(name.encode()) - 1)
 
