@@ -47,7 +47,14 @@ FOLLOWED = {
         "test_a_delta_table_that_was_restored_goes_on_where_positions_set_says"
     ),
     "the first `fencepost run` makes it": "test_a_delta_table_is_made_by_the_first_run_and_then_positions_are_set",
+    "`fencepost run` starts from scratch where there is no table, or an empty one; else choose where to continue with "
+    "`fencepost positions set`": (
+        "test_a_table_that_is_removed_under_a_live_run_ends_it_and_the_next_starts_from_scratch"
+    ),
     # statements
+    "ALTER TABLE delta.{} SET TBLPROPERTIES ('{}' = 'false')": (
+        "test_a_table_for_appends_only_is_refused_where_rows_are_merged"
+    ),
     "ALTER TABLE delta.{} UNSET TBLPROPERTIES ('{}')": "test_a_delta_table_that_forgets_is_mended_by_the_statements",
     "ALTER TABLE delta.{} SET TBLPROPERTIES ('{}' = 'interval 30 days')": (
         "test_a_delta_table_that_forgets_is_mended_by_the_statements"

@@ -83,7 +83,7 @@ def test_rows_that_were_restored_while_a_batch_was_written_are_missed(
     assert sorted(lake.landed()) == [4, 5, 6, 7]
 
 
-def test_a_table_that_is_removed_under_a_live_run_ends_it_and_the_next_begins_anew(lake: LakeFlow) -> None:
+def test_a_table_that_is_removed_under_a_live_run_ends_it_and_the_next_starts_from_scratch(lake: LakeFlow) -> None:
     lake.produce(range(4))
     with lake.running(batch={"every": "100ms"}) as running:
         running.wait_until(lambda: len(running.batches()) == 1, "the first ones land")

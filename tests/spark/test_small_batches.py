@@ -54,7 +54,7 @@ def _stop_at(step: str, witness: Path) -> list[str]:
     return ["--once", "--crash", step, "1", "stop", str(witness)]
 
 
-USUAL = [("postgres", "written"), ("kafka", "advanced")]
+USUAL = [("postgres", "written")]
 CASES = [(sink, step) for sink in SINKS for step in ("started", "written", "advanced", "delivered")]
 
 

@@ -215,8 +215,8 @@ class DeltaStore:
             raise PositionLost(
                 f"the Delta table at {self.target.path} was removed or replaced while the pipeline ran: its log knows "
                 f"nothing of {pipeline!r}",
-                "`fencepost run` begins anew where there is no table, or an empty one; else choose where to continue "
-                "with `fencepost positions set`",
+                "`fencepost run` starts from scratch where there is no table, or an empty one; else choose where to "
+                "continue with `fencepost positions set`",
             )
         return self._commit(pipeline, on).stored
 

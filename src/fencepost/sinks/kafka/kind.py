@@ -22,7 +22,7 @@ from fencepost.sinks.handlers import Output
 from fencepost.sinks.kafka.demo import DEMO
 from fencepost.sinks.kafka.last_records import COLUMNS, last_records
 from fencepost.sinks.kafka.options import KafkaOptions
-from fencepost.sinks.kafka.outputs import Headers, Records, kept_time, require_types
+from fencepost.sinks.kafka.outputs import ORIGIN, Headers, Records, kept_time, require_types
 from fencepost.sinks.kafka.settings import KafkaSettings
 from fencepost.sinks.kafka.store import KafkaStore
 from fencepost.sinks.kind import Fit, SinkJob
