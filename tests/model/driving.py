@@ -129,6 +129,8 @@ class Play:
             declared.pop("dead_letters", None)
         declared["source"]["start"] = {topic: dict(offsets) for topic, offsets in starts.items()}
         declared["sink"]["options"]["dsn"] = self._field.dsn
+        if self._case.batch in (3, 20):
+            declared["batch"]["small"] = 0  # by tasks, where Spark carries it; the others by the driver
         return declared | {"kafka": self._field.kafka} | ({"spark": SPARK} if self._case.engine == "spark" else {})
 
     @cached_property

@@ -57,7 +57,7 @@ def _recorded(draft: Path, work: Path) -> Sequence[str]:
 
 
 def _work(spark: SparkSession, work: Path) -> None:
-    """What a pipeline does, without brokers: batches of a stream, SQL, and a task in Python."""
+    """What a pipeline does, without brokers: batches of a stream, SQL, a task in Python, rows for the driver."""
     (work / "in").mkdir()
     (work / "in" / "events").write_text('{"id": 1, "s": "a"}\n{"id": 2, "s": "b"}\n')
 
@@ -66,6 +66,7 @@ def _work(spark: SparkSession, work: Path) -> None:
         query = "SELECT e.id, e.s, count(*) AS n FROM (SELECT from_json(value, 'id long, s string') AS e FROM events)"
         rows = batch.sparkSession.sql(f"{query} WHERE e.id > 0 GROUP BY e.id, e.s")
         rows.mapInArrow(lambda batches: batches, rows.schema).collect()
+        rows.toArrow()
 
     lines = spark.readStream.format("text").load(str(work / "in"))
     stream = lines.writeStream.foreachBatch(land).option("checkpointLocation", str(work / "checkpoint"))

@@ -97,13 +97,13 @@ class DriverWriter:
 
     def _collected(self, rows: DataFrame, tasks: int) -> list[list[pa.RecordBatch]]:
         """The rows of each task, in order."""
-        DriverWriter._broken = True
         try:
             batches = rows.withColumn(_TASK, self._task)._collect_as_arrow()  # type: ignore[operator]
         except SparkFailure:
-            DriverWriter._broken = False
             raise
-        DriverWriter._broken = False
+        except BaseException:
+            DriverWriter._broken = True
+            raise
         found: list[list[pa.RecordBatch]] = [[] for _ in range(tasks)]
         for part in batches:  # of one task each, in order
             if part.num_rows:

@@ -294,6 +294,7 @@ class BatchStream:
         """A plan that can give no row has no tasks either; the positions move all the same."""
         if isinstance(self.kind, TakesFrames):
             return self._frames(self.kind).carry(None, spans) if spans else {}
+        self._by_driver.close()  # of a partition that it holds nobody else may be the writer
         store = self.target.open()
         try:
             batches: dict[TopicPartition, Batch[Any]] = {
