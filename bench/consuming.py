@@ -7,10 +7,11 @@ Time runs from the first record in hand to the last one done: a group takes seco
     into_postgres_over_reading  the same against reading and dropping with the same client, as it comes
     kafka_to_kafka_over_plain   exactly-once Kafka to Kafka against a plain consume-produce loop without transactions
     ..._tuned                   the same loops with fetch.queue.backoff.ms as ours: librdkafka's second makes them wait
+    ..._whole                   that loop with the record's headers and time too, which ours carries always
     <guarantee> <commit> per <what>   a handler that does nothing, against reading and dropping
     peak_memory_at_5x           into PostgreSQL, five times as many records against as many (--memory)
 
-    python bench/consuming.py [--quick] [--format json] [--records N] [--rounds N] [--memory]
+    python bench/consuming.py [--quick] [--format json] [--records N] [--rounds N] [--memory] [--sinks]
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ STYLES: list[tuple[str, Commit, Per | float]] = [
 SLOW = 2_000  # records for whoever takes a round trip for each
 MEMORY = """
 import json, re, sys
+from fencepost.machine.footprint import keep_small
 from fencepost.run.pipeline import Pipeline
+keep_small()  # as `fencepost run` does
 summary = Pipeline(json.loads(sys.argv[1])).run(once=True)
 # not getrusage: what that says begins with the size of whoever started this process
 print(summary.rows, re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
@@ -104,7 +107,7 @@ class Bench:
         """Read and drop."""
         return self._read(self.topic, self.records, lambda _messages, _consumer: None, tuned=tuned)
 
-    def plain_loop(self, tuned: bool = False) -> float:
+    def plain_loop(self, tuned: bool = False, whole: bool = False) -> float:
         """Read and produce, as one writes it; what was sent is flushed at the end, and no position is kept."""
         target = self._target()
         producer = Producer(
@@ -113,7 +116,11 @@ class Bench:
 
         def produce(messages: list[Any], _consumer: Consumer) -> None:
             for message in messages:
-                producer.produce(target, message.value(), message.key())
+                if whole:
+                    more: dict[str, Any] = {"headers": message.headers(), "timestamp": message.timestamp()[1]}
+                    producer.produce(target, message.value(), message.key(), **more)
+                else:
+                    producer.produce(target, message.value(), message.key())
             producer.poll(0)
 
         rate = self._read(self.topic, self.records, produce, producer.flush, tuned)
@@ -236,7 +243,7 @@ class Bench:
         return int(peak)
 
 
-def compare(bench: Bench, rounds: int) -> tuple[dict[str, float], dict[str, int]]:
+def compare(bench: Bench, rounds: int, styles: bool) -> tuple[dict[str, float], dict[str, int]]:
     contenders: dict[str, Callable[[], float]] = {
         "reading": bench.reading,
         "reading tuned": partial(bench.reading, tuned=True),
@@ -244,9 +251,13 @@ def compare(bench: Bench, rounds: int) -> tuple[dict[str, float], dict[str, int]
         "kafka to kafka": bench.kafka_to_kafka,
         "plain loop": bench.plain_loop,
         "plain loop tuned": partial(bench.plain_loop, tuned=True),
+        "plain loop whole": partial(bench.plain_loop, tuned=True, whole=True),
         "naive": bench.naive,
-        **{f"{word} {commit} per {_per(per)}": partial(bench.style, word, commit, per) for word, commit, per in STYLES},
     }
+    if styles:
+        contenders |= {
+            f"{word} {commit} per {_per(per)}": partial(bench.style, word, commit, per) for word, commit, per in STYLES
+        }
     rates = interleaved(contenders, rounds, "{:,.0f}/s")
     return _ratios(rates), {name: round(statistics.median(found)) for name, found in rates.items()}
 
@@ -260,6 +271,7 @@ def _ratios(rates: dict[str, list[float]]) -> dict[str, float]:
         "into_postgres_over_reading_tuned": over("into postgres", "reading tuned"),
         "kafka_to_kafka_over_plain": over("kafka to kafka", "plain loop"),
         "kafka_to_kafka_over_plain_tuned": over("kafka to kafka", "plain loop tuned"),
+        "kafka_to_kafka_over_plain_whole": over("kafka to kafka", "plain loop whole"),
         **{name: over(name, "reading") for name in rates if " per " in name},
     }
 
@@ -275,12 +287,14 @@ def opened(records: int) -> Iterator[Bench]:
 
 
 def main() -> None:
-    given = arguments(__doc__, "50,000 records, two rounds", memory=True).parse_args()
+    parser = arguments(__doc__, "50,000 records, two rounds", memory=True)
+    parser.add_argument("--sinks", action="store_true", help="without the styles of handlers")
+    given = parser.parse_args()
     records, rounds = (50_000, 2) if given.quick else (given.records, given.rounds)
     result: dict[str, Any] = {"records": records, "rounds": rounds}
     with opened(records) as bench:
         note(f"{records:,} records of about 120 bytes in {PARTITIONS} partitions")
-        result["ratios"], result["records_per_second"] = compare(bench, rounds)
+        result["ratios"], result["records_per_second"] = compare(bench, rounds, not given.sinks)
         if given.memory:
             five = Bench(bench.stack, filled(bench.stack, 5 * records), bench.short, 5 * records)
             once, five_times = bench.memory(), five.memory()

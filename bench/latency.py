@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import psycopg
@@ -105,12 +105,7 @@ class Contender:
         try:
             yield
         finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
 
     def _script(self) -> tuple[str, dict[str, Any]]:
         if self.engine in ("plain", "jdbc"):
@@ -135,19 +130,39 @@ class Contender:
         }
 
 
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class Carries(Protocol):
+    """Whoever carries a topic into the table of that name."""
+
+    stack: Stack
+    name: str
+
+    @property
+    def kafka(self) -> dict[str, str]: ...
+
+
 class Probe:
     """Sends events and sees them land."""
 
-    def __init__(self, contender: Contender) -> None:
-        self._table = contender.name
+    def __init__(self, contender: Carries, topic: str = "") -> None:
+        """`topic`: where it is not named as the table is."""
+        self._table, self._topic = contender.name, topic or contender.name
         self._producer = Producer({**contender.kafka, "linger.ms": 0})
         self._database = psycopg.connect(contender.stack.dsn, autocommit=True)
         self._acked: dict[int, float] = {}
         self._next = 0
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, events: int = 20) -> None:
         """Its first events have landed, and a few more, so that it is warm."""
-        for _ in range(20):
+        for _ in range(events):
             self.one(READY_SECONDS)
 
     def one(self, seconds: float = LAND_SECONDS) -> float:
@@ -187,8 +202,8 @@ class Probe:
     def _send(self) -> int:
         number, self._next = self._next, self._next + 1
         self._producer.produce(
-            self._table,
-            json.dumps({"id": number}).encode(),
+            self._topic,
+            json.dumps({"id": number, "body": ""}).encode(),
             partition=number % PARTITIONS,
             on_delivery=partial(self._heard, number),
         )

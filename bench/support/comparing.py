@@ -19,6 +19,7 @@ from fencepost.local import Stack
 from fencepost.producing.sending import Event, send
 
 PARTITIONS = 4  # of a topic that is read
+LARGEST = 1 << 20  # bytes of a record that brokers take
 Times = dict[str, list[float]]
 
 
@@ -75,13 +76,14 @@ def usual(times: list[float]) -> float:
     return statistics.median(times[1:] or times)
 
 
-def filled(stack: Stack, records: int, partitions: int = PARTITIONS) -> str:
-    """A new topic with so many records of about 120 bytes and their keys."""
-    topic = f"bench-{uuid4().hex[:8]}"
-    kafka = {"bootstrap.servers": stack.bootstrap_servers}
-    with Cluster(kafka) as cluster:
-        create_topic(cluster, TopicRequest(topic, partitions))
-    body = "x" * 100
+def filled(stack: Stack, records: int, partitions: int = PARTITIONS, size: int = 120, topic: str = "") -> str:
+    """A topic with so many records of about that many bytes, and their keys; a new one, or so many more of them."""
+    kafka = {"bootstrap.servers": stack.bootstrap_servers, "message.max.bytes": str(LARGEST)}
+    if not topic:
+        topic = f"bench-{uuid4().hex[:8]}"
+        with Cluster(kafka) as cluster:
+            create_topic(cluster, TopicRequest(topic, partitions))
+    body = "x" * (size - 20)
     events = (
         Event(f'{{"id": {number}, "body": "{body}"}}'.encode(), key=str(number).encode(), partition=number % partitions)
         for number in range(records)
