@@ -35,7 +35,7 @@ QUIXSTREAMS = f"""{_GIVEN}
 from quixstreams import Application
 from quixstreams.sinks.community.postgresql import PostgreSQLSink
 app = Application(broker_address=kafka, consumer_group=given["name"], auto_offset_reset="earliest")
-sink = PostgreSQLSink(**given["database"], table_name=given["table"])
+sink = PostgreSQLSink(**given["database"], table_name=given["table"], include_metadata=False)
 app.dataframe(app.topic(given["topic"], value_deserializer="json")).sink(sink)
 app.run()
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -156,21 +156,23 @@ def _settings(job: SinkJob) -> KafkaSettings:
 def _as_they_came(messages: list[Message], origins: bool) -> Iterator[Records]:
     """The records of one partition."""
     nothing = [None] * len(messages)
-    given: list[Any] = list(map(Message.headers, messages))
-    headers = given if any(given) else None
+    headers: list[Any] = list(map(Message.headers, messages))
     yield Records(
         list(map(Message.value, messages)),
         list(map(Message.key, messages)),
         nothing,
-        Headers(_origins(messages), headers and [own or [] for own in headers]) if origins else headers or nothing,
+        _with_origins(messages, headers) if origins else headers,
         nothing,
         [kept_time(at) if at <= 0 else at for _, at in map(Message.timestamp, messages)],
     )
 
 
-def _origins(messages: list[Message]) -> list[bytes]:
+def _with_origins(messages: list[Message], own: list[Any]) -> Sequence[list[Any]]:
     prefix = f"{messages[0].topic()}/{messages[0].partition()}/" if messages else ""
-    return [f"{prefix}{offset}/0".encode() for offset in map(Message.offset, messages)]
+    origins = [f"{prefix}{offset}/0".encode() for offset in map(Message.offset, messages)]
+    if not any(own):
+        return Headers(origins, None)
+    return [[(ORIGIN, origin), *(theirs or ())] for origin, theirs in zip(origins, own, strict=True)]
 
 
 KIND = KafkaKind()
