@@ -81,10 +81,11 @@ def test_a_store_keeps_one_connection_and_closes_it(stack: Stack, options: Icebe
 
 
 def connections(stack: Stack) -> int:
-    """Sessions of the tests' role besides this one, whatever they call themselves."""
+    """Sessions of the tests' own database besides this one, whatever they call themselves."""
     with closing(psycopg.connect(stack.dsn, autocommit=True)) as connection:
         found = connection.execute(
-            "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid()"
+            "SELECT count(*) FROM pg_catalog.pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         ).fetchone()
     assert found is not None
     return int(found[0])
