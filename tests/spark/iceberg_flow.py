@@ -83,9 +83,11 @@ class IcebergFlow(Flow):
         return [*held, sorted(self.landed())]
 
     def connections(self) -> int:
-        """To the catalog."""
+        """To the catalog, in the tests' own database."""
         ((number,),) = self.sql(
-            "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE application_name = %s", catalog.APPLICATION
+            "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname = current_database() "
+            "AND application_name = %s",
+            catalog.APPLICATION,
         )
         return int(number)
 
