@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as Driver
 
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable, Usage
+from fencepost.kafka.callbacks import weakly
 from fencepost.kafka.commits import requests_sent
 from fencepost.kafka.errors import (
     NO_ANSWER,
@@ -50,7 +51,7 @@ class Client:
         self._statistics = ""
         self._called: Counter[str] = Counter()  # requests that were asked for since the last look
         self._sent: Counter[str] = Counter()  # and those that the driver had sent by then
-        config = {**settings, "error_cb": self._complaints.hear, "stats_cb": self._hear_statistics}
+        config = {**settings, "error_cb": self._complaints.hear, "stats_cb": weakly(self._hear_statistics)}
         try:
             self._driver = Driver(config, logger=librdkafka_log)
         except KafkaException as error:

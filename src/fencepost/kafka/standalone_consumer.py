@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from weakref import proxy
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.errors import Fenced, FencepostError, Unknown, Usage
+from fencepost.kafka.callbacks import weakly
 from fencepost.kafka.commits import OneCommit
 from fencepost.kafka.config.settings import outsider_settings
 from fencepost.kafka.errors import commit_failure, failure, first_error, may_pass
@@ -39,7 +41,7 @@ class StandaloneConsumer(Consumer):
         settings. Raises Usage for settings that the driver refuses. Connects in the background."""
         self.group = group
         self._servers = kafka.get("bootstrap.servers", "")
-        self._commit = OneCommit(self)
+        self._commit = OneCommit(proxy(self))
         self._refused: KafkaError | None = None
         config = {
             **_QUICK,
@@ -48,7 +50,7 @@ class StandaloneConsumer(Consumer):
             "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
-            "on_commit": self._answered,
+            "on_commit": weakly(self._answered),
             **(own or {}),
         }
         try:

@@ -11,6 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from fencepost.kafka.callbacks import weakly
 from fencepost.kafka.commits import requests_sent
 
 STATISTICS_MS = 1000
@@ -30,7 +31,7 @@ class GroupConsumer(Consumer):
         self._standing = ""  # in the group, as of the last statistics
         self._tell_answered = answered
         self._logger = logger
-        heard = {"on_commit": self._answered, "stats_cb": self._hear_statistics}
+        heard = {"on_commit": weakly(self._answered), "stats_cb": weakly(self._hear_statistics)}
         super().__init__({**config, "statistics.interval.ms": STATISTICS_MS, **heard}, logger=logger)
 
     def commit(self, *args: Any, **kwargs: Any) -> Any:

@@ -37,6 +37,7 @@ from fencepost.errors import (
     Usage,
 )
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.callbacks import weakly
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import failure, is_end_of_partition, is_fatal, is_missing, is_out_of_range
 from fencepost.kafka.log import librdkafka_log
@@ -97,7 +98,7 @@ class Member:
 
     def _open_consumer(self) -> GroupConsumer:
         try:
-            return GroupConsumer(self._settings.librdkafka(), self._answered, librdkafka_log)
+            return GroupConsumer(self._settings.librdkafka(), weakly(self._answered), librdkafka_log)
         except KafkaException as error:
             raise Usage(f"the consumer's settings are wrong: {error.args[0].str()}") from error
 
@@ -116,7 +117,10 @@ class Member:
         """
         try:
             self._consumer.subscribe(
-                list(self._settings.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+                list(self._settings.topics),
+                on_assign=weakly(self._assigned),
+                on_revoke=weakly(self._revoked),
+                on_lost=weakly(self._lost),
             )
             if once:
                 self._goal = EndOffsets(self._topic, self._offset_store.stands, self._listed)
