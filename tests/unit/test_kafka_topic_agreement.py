@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -32,7 +33,7 @@ class Late:
 
     hears_at: int
     knows: Mapping[int, Mapping[str, int]]
-    partitions: int = 1
+    count: int = 1  # of the topic's partitions
     before: int = 0  # how many of them it knows until then
     servers: str = "h:1"
     questions: list[object] = field(default_factory=list)
@@ -40,11 +41,14 @@ class Late:
 
     def ask_each(self, _question: object, subject: str) -> dict[str, Layout]:
         self.questions.append(subject)
-        known = self.partitions if len(self.questions) >= self.hears_at else self.before
+        known = self.count if len(self.questions) >= self.hears_at else self.before
         return {"orders": Layout([Info(number) for number in range(known)])} if known else {}
 
-    def topics_by_broker(self) -> Mapping[int, Mapping[str, int]]:
-        return self.knows
+    def views(self) -> AbstractContextManager[Late]:
+        return nullcontext(self)
+
+    def partitions(self, topic: str) -> list[int]:
+        return [known.get(topic, 0) for known in self.knows.values()]
 
     def topic_names(self) -> list[str]:
         return ["orders", "orders-clean"]  # this question another broker answered
@@ -70,7 +74,7 @@ def test_a_topic_that_just_nobody_knew_is_looked_for_twice() -> None:
 
 
 def test_partitions_that_one_broker_does_not_know_yet_are_waited_for() -> None:
-    assert _ask(Late(3, {1: {"orders": 3}, 2: {"orders": 1}}, partitions=3, before=1), seen=3) == [0, 1, 2]
+    assert _ask(Late(3, {1: {"orders": 3}, 2: {"orders": 1}}, count=3, before=1), seen=3) == [0, 1, 2]
 
 
 def test_partitions_that_nobody_knows_any_more_are_not() -> None:

@@ -146,11 +146,11 @@ def _create_command(connection: Connection, topic: str) -> str:
 def _make_topic(connection: Connection, topic: str) -> None:
     """On a stack of one's own a topic is made when it is first written to; elsewhere that is somebody's decision."""
     from fencepost.kafka.names import require_topic
-    from fencepost.kafka.topics import TopicRequest, create_topic
+    from fencepost.kafka.topics import TopicRequest, create_topic, is_known
 
     require_topic(topic)
     with connection.open() as cluster:
-        if topic in cluster.topic_names():
+        if is_known(cluster, topic):
             return
         if connection.bootstrap_server or connection.command_config:
             remedy = f"create it: {_create_command(connection, topic)}"

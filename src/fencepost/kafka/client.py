@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing
 from typing import Any, Self, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Node
 from confluent_kafka.admin import AdminClient
 
 from fencepost.errors import FencepostError, Unknown, Unreachable, Usage
+from fencepost.kafka.broker_views import ANSWER_SECONDS, BrokerViews
 from fencepost.kafka.certificates import distrust
 from fencepost.kafka.config.settings import outsider_settings
 from fencepost.kafka.errors import AuthenticationFailed, Complaints, failure, is_missing, may_pass
@@ -23,10 +24,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 CONTACT_SECONDS = 6.0  # for the first answer, so that a wrong address is told while somebody still looks
-ANSWER_SECONDS = 5.0  # for one broker's answer after that
 TIMEOUT_SECONDS = 20.0  # for an answer by whoever takes its place
-_AT_ONCE = 8  # brokers
-_TRIES = 10  # to reach one broker: the driver chooses by itself whom it asks
 _GLANCE_SECONDS = 1.0  # between two looks at why there is no answer yet
 _POLL_SECONDS = 0.05
 
@@ -95,34 +93,19 @@ class Cluster:
 
     def brokers(self) -> list[int]:
         """The ids of the brokers that are there now."""
-        found = self.ask(lambda: self.admin.describe_cluster(request_timeout=ANSWER_SECONDS), "the cluster")
-        return sorted(node.id for node in found.nodes)
+        return sorted(node.id for node in self._nodes())
 
     def topic_names(self) -> list[str]:
         found = self._insist(lambda: self.admin.list_topics(timeout=ANSWER_SECONDS), "the topics")
         return sorted(found.topics)
 
-    def topics_by_broker(self) -> dict[int, dict[str, int]]:
-        """Each broker's own list of the topics, with the number of their partitions; without who does not answer.
+    def views(self) -> BrokerViews:
+        """What each broker by itself says of a topic."""
+        return BrokerViews(self._config, self._nodes)
 
-        A broker that has not heard yet of a new topic, or of one that is gone, says what it knows.
-        """
-        asked = self.ask(lambda: self.admin.describe_cluster(request_timeout=ANSWER_SECONDS), "the cluster").nodes
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            found = list(pool.map(self._own_topics, asked))
-        return {node.id: topics for node, topics in zip(asked, found, strict=True) if topics is not None}
-
-    def _own_topics(self, node: Any) -> dict[str, int] | None:
-        host = f"[{node.host}]" if ":" in node.host else node.host
-        for _ in range(_TRIES):
-            client = AdminClient({**self._config, "bootstrap.servers": f"{host}:{node.port}"}, logger=librdkafka_log)
-            try:
-                found = client.list_topics(timeout=ANSWER_SECONDS)
-            except KafkaException:
-                return None
-            if found.orig_broker_id in (-1, node.id):  # -1: whoever was named, before its number was known
-                return {name: len(topic.partitions) for name, topic in found.topics.items()}
-        return None
+    def _nodes(self) -> list[Node]:
+        found = self.ask(lambda: self.admin.describe_cluster(request_timeout=ANSWER_SECONDS), "the cluster")
+        return list(found.nodes)
 
     def committed(self, group: str, stable: bool = False) -> dict[TopicPartition, int]:
         """What a group has stored in all topics that we may see, and what a transaction still holds as it was before.
@@ -148,7 +131,7 @@ class Cluster:
         deadline = time.monotonic() + CONTACT_SECONDS
         while True:
             try:
-                self.admin.list_topics(timeout=_GLANCE_SECONDS)
+                self.admin.describe_cluster(request_timeout=_GLANCE_SECONDS).result()
                 return
             except KafkaException as error:
                 failed = self._failure(error, "the cluster")

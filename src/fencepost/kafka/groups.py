@@ -7,7 +7,8 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupState
 
-from fencepost.kafka.client import ANSWER_SECONDS, Cluster
+from fencepost.kafka.broker_views import ANSWER_SECONDS
+from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import Missing, failure
 from fencepost.kafka.names import did_you_mean, require_group
 from fencepost.kafka.topics import end_offsets

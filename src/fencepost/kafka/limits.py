@@ -9,7 +9,8 @@ from typing import Any
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from fencepost.errors import Unreachable
-from fencepost.kafka.client import ANSWER_SECONDS, Cluster
+from fencepost.kafka.broker_views import ANSWER_SECONDS
+from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import Forbidden
 
 LONGEST_TRANSACTION = "transaction.max.timeout.ms"

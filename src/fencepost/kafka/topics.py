@@ -18,7 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from fencepost.errors import Unreachable, Usage
-from fencepost.kafka.client import ANSWER_SECONDS, TIMEOUT_SECONDS, Cluster, wait_until
+from fencepost.kafka.broker_views import ANSWER_SECONDS, BrokerViews
+from fencepost.kafka.client import TIMEOUT_SECONDS, Cluster, wait_until
 from fencepost.kafka.errors import Forbidden, Missing
 from fencepost.kafka.names import did_you_mean, require_topic
 from fencepost.model import TopicPartition
@@ -95,6 +96,11 @@ def list_topics(cluster: Cluster) -> list[TopicSummary]:
     return [_summary(layout) for _, layout in sorted(_layouts(cluster, cluster.topic_names()).items())]
 
 
+def is_known(cluster: Cluster, name: str) -> bool:
+    """Does the broker that happens to be asked know this topic? One that has just been made may be news to it."""
+    return name in _layouts(cluster, [name])
+
+
 def describe_topic(cluster: Cluster, name: str) -> TopicDescription:
     """One topic. Raises Usage, with the nearest name, when there is none of that name."""
     layout = _layout(cluster, name)
@@ -150,7 +156,9 @@ def create_topic(cluster: Cluster, request: TopicRequest) -> None:
         )
     new = NewTopic(name, request.partitions, request.replication_factor, config=request.full_config())
     cluster.tell(lambda: cluster.admin.create_topics([new], request_timeout=TIMEOUT_SECONDS)[name], f"topic {name}")
-    if not wait_until(lambda: _is_complete(cluster, request), SETTLE_SECONDS):
+    with cluster.views() as views:
+        complete = wait_until(lambda: _is_complete(cluster, request, views), SETTLE_SECONDS)
+    if not complete:
         raise Unreachable(
             f"topic {name} was created, but after {SETTLE_SECONDS:.0f} s not all replicas are in sync",
             f"check which broker is missing: fencepost topic describe {name}",
@@ -165,7 +173,9 @@ def delete_topic(cluster: Cluster, name: str) -> None:
         )
     except Missing as error:
         raise _unknown_topic(cluster, name) from error
-    if not wait_until(lambda: not _layouts(cluster, [name]) and _all_know(cluster, name, 0), SETTLE_SECONDS):
+    with cluster.views() as views:
+        gone = wait_until(lambda: not _layouts(cluster, [name]) and _all_know(views, name, 0), SETTLE_SECONDS)
+    if not gone:
         raise Unreachable(
             f"topic {name} still exists {SETTLE_SECONDS:.0f} s after its deletion", "see the brokers' logs"
         )
@@ -177,12 +187,21 @@ def _layout(cluster: Cluster, name: str, seen: int = 1) -> Any:
     Raises Missing when none of them knows the topic, Unreachable when they do not agree in time, or none answers.
     """
     require_topic(name)
+    layout = _layouts(cluster, [name]).get(name)
+    if layout is not None and len(layout.partitions) >= seen:
+        return layout
+    with cluster.views() as views:
+        return _agreed_layout(cluster, views, name, seen)
+
+
+def _agreed_layout(cluster: Cluster, views: BrokerViews, name: str, seen: int) -> Any:
+    """The same, where the broker that was asked knows less: it may be late, or right."""
     deadline, doubted = time.monotonic() + AGREE_SECONDS, False
     while True:
         layout = _layouts(cluster, [name]).get(name)
         if layout is not None and len(layout.partitions) >= seen:
             return layout
-        answers = _known(cluster, name)
+        answers = views.partitions(name)
         told = max(answers, default=0)
         if told < seen and layout is not None:
             return layout
@@ -198,11 +217,6 @@ def _layout(cluster: Cluster, name: str, seen: int = 1) -> Any:
                 "see `fencepost topic list`, and their logs",
             )
         time.sleep(DOUBT_SECONDS)
-
-
-def _known(cluster: Cluster, name: str) -> list[int]:
-    """With how many partitions each broker knows the topic, of those that answer; 0: it does not know it."""
-    return [topics.get(name, 0) for topics in cluster.topics_by_broker().values()]
 
 
 def _unknown_topic(cluster: Cluster, name: str) -> Missing:
@@ -298,16 +312,16 @@ def _kafka_id(driver_id: Any) -> str:
     return str(driver_id).translate(str.maketrans("+/", "-_"))
 
 
-def _is_complete(cluster: Cluster, request: TopicRequest) -> bool:
+def _is_complete(cluster: Cluster, request: TopicRequest, views: BrokerViews) -> bool:
     layout = _layouts(cluster, [request.topic]).get(request.topic)
     if layout is None or len(layout.partitions) != request.partitions or _lacking(layout):
         return False
-    return _all_know(cluster, request.topic, request.partitions)
+    return _all_know(views, request.topic, request.partitions)
 
 
-def _all_know(cluster: Cluster, name: str, partitions: int) -> bool:
+def _all_know(views: BrokerViews, name: str, partitions: int) -> bool:
     """Do all brokers that answer, and at least one does, know so many partitions of the topic?"""
-    answers = _known(cluster, name)
+    answers = views.partitions(name)
     return bool(answers) and all(known == partitions for known in answers)
 
 

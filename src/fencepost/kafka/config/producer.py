@@ -10,7 +10,7 @@ from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster, wait_until
 from fencepost.kafka.config.settings import librdkafka_settings
-from fencepost.kafka.topics import describe_topic, topic_facts, topic_id_and_partitions
+from fencepost.kafka.topics import describe_topic, is_known, topic_facts, topic_id_and_partitions
 from fencepost.rules.findings import require
 from fencepost.rules.producer import Acks, require_settings, required_producer_settings
 from fencepost.rules.topics import topic_findings
@@ -81,7 +81,7 @@ class Declaration:
 
     def require_topic(self, cluster: Cluster, topic: str) -> None:
         """Raises Usage where there is no such topic, UnsupportedGuarantee where it cannot hold the guarantee."""
-        wait_until(lambda: topic in cluster.topic_names(), _HEARSAY_SECONDS)
+        wait_until(lambda: is_known(cluster, topic), _HEARSAY_SECONDS)
         topic_id_and_partitions(cluster, topic)
         if self.acks is not Acks.QUORUM or not self.declared:
             return
