@@ -68,8 +68,10 @@ def flow(stack: Stack, tmp_path: Path) -> Iterator[Guarded]:
     "parts",
     [
         {"on_error": "dead_letter"},
-        {"options": KEYED},
-        {"options": {"mode": "dedupe", "key": ["id"]}, "guarantee": "at-least-once"},
+        pytest.param({"options": KEYED}, marks=pytest.mark.proof),
+        pytest.param(
+            {"options": {"mode": "dedupe", "key": ["id"]}, "guarantee": "at-least-once"}, marks=pytest.mark.proof
+        ),
         {"options": {**KEYED, "tombstones": "delete"}, "source": {"value": "json", "schema": "s string"}},
     ],
     ids=["dead letters", "upsert", "dedupe", "deletes"],

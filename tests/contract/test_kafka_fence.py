@@ -62,7 +62,7 @@ IN_THE_SECOND_SPAN = {
 @pytest.mark.parametrize(
     ("point", "fresh"),
     [
-        (Point.AFTER_PRODUCE, False),
+        pytest.param(Point.AFTER_PRODUCE, False, marks=PROOF),
         (Point.AFTER_OFFSETS, True),
         (Point.BEFORE_COMMIT, False),
         pytest.param(Point.AFTER_INIT, False, marks=PROOF),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from contract.keyed import DEDUPE, PARTITIONS, UPSERT, Event, Maker
 from fencepost.errors import Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.model import Landed, Merge
+from support.gate_cases import in_the_gate
 
 EVENTS: list[Event] = [(number, str(number)) for number in range(6)]
 MODES = pytest.mark.parametrize("merge", [None, UPSERT, DEDUPE], ids=["append", "upsert", "dedupe"])
@@ -26,8 +29,10 @@ def test_a_session_that_may_only_read_for_a_while_is_waited_for(keyed: Maker, me
     assert shop.deliver(0, EVENTS, Guarantee.EXACTLY_ONCE) == Landed(rows=6)
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("guarantee", Guarantee)
+@pytest.mark.parametrize(
+    ("guarantee", "state"),
+    in_the_gate(product(Guarantee, STATES), *zip(Guarantee, STATES, strict=True)),  # each once
+)
 def test_what_passes_by_itself_is_waited_for_and_nothing_is_lost(
     keyed: Maker, guarantee: Guarantee, state: str
 ) -> None:

@@ -25,10 +25,14 @@ UPSERT = {"mode": "upsert", "key": ["id"]}
 Lake = LakeFlow | IcebergFlow
 # all of the one before all of the other: each needs a JVM with other jars
 BOTH = pytest.mark.parametrize("make", [LakeFlow, IcebergFlow], ids=["delta", "iceberg"], scope="module")
-# reports of both are made alike: those of one are enough for the gate
+# reports of both are made alike, and so are upsert and dedupe: those of one are enough for the gate
 ONE = pytest.mark.parametrize(
     "make", [LakeFlow, pytest.param(IcebergFlow, marks=pytest.mark.proof)], ids=["delta", "iceberg"], scope="module"
 )
+OTHER = pytest.mark.parametrize(
+    "make", [pytest.param(LakeFlow, marks=pytest.mark.proof), IcebergFlow], ids=["delta", "iceberg"], scope="module"
+)
+FIELDS = {"sql": "SELECT id, s, _from FROM events"}
 
 
 @pytest.fixture
@@ -71,27 +75,28 @@ def test_dead_letters_and_filtered_records_in_every_report(lake: Lake) -> None:
     assert audit(spec).verdict is Verdict.BROKEN
 
 
-@BOTH
-def test_upsert_keeps_the_highest_offset_and_dedupe_the_first(lake: Lake) -> None:
+@OTHER
+def test_upsert_keeps_the_highest_offset(lake: Lake) -> None:
     lake.produce([0, 1, 2, 0], instead={2: b'{"id": 2, "s": "old"}'})
     lake.produce([2], instead={2: b'{"id": 2, "s": "new"}'})
-    fields = {"sql": "SELECT id, s, _from FROM events"}
-    lake.run(transform=fields, options=UPSERT)
+    lake.run(transform=FIELDS, options=UPSERT)
     lake.produce([1], instead={1: b'{"id": 1, "s": "later"}'})
-    lake.run(transform=fields, options=UPSERT)
+    lake.run(transform=FIELDS, options=UPSERT)
     rows = {row["id"]: row["s"] for row in lake.rows()}
     assert (rows, len(lake.landed())) == ({0: "0", 1: "later", 2: "new"}, 3)
-    assert audit(load(lake.declare(transform=fields, options=UPSERT))).verdict is Verdict.HOLDS
+    assert audit(load(lake.declare(transform=FIELDS, options=UPSERT))).verdict is Verdict.HOLDS
 
-    first = type(lake)(lake.stack, lake.folder, name=f"{lake.name}_first")
-    first.produce([1, 1])
-    first.produce([1], instead={1: b'{"id": 1, "s": "later"}'})
+
+@ONE
+def test_dedupe_keeps_the_first(lake: Lake) -> None:
+    lake.produce([1, 1])
+    lake.produce([1], instead={1: b'{"id": 1, "s": "later"}'})
     dedupe = {"mode": "dedupe", "key": ["id"]}
-    assert first.run(transform=fields, options=dedupe).rows == 1
-    first.produce([1], instead={1: b'{"id": 1, "s": "again"}'})
-    assert first.run(transform=fields, options=dedupe).rows == 0
-    assert [row["s"] for row in first.rows()] == ["1"]
-    assert first.positions() == {0: 0, 1: 4}
+    assert lake.run(transform=FIELDS, options=dedupe).rows == 1
+    lake.produce([1], instead={1: b'{"id": 1, "s": "again"}'})
+    assert lake.run(transform=FIELDS, options=dedupe).rows == 0
+    assert [row["s"] for row in lake.rows()] == ["1"]
+    assert lake.positions() == {0: 0, 1: 4}
 
 
 @pytest.mark.proof

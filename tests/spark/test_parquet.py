@@ -64,6 +64,7 @@ def test_exactly_once_is_refused_with_what_can_be_had(files: ParquetFlow) -> Non
     Pipeline(files.declare(on_error="stop")).run(once=True)
 
 
+@pytest.mark.proof
 def test_files_of_folders_are_read_by_every_value_as_it_was(files: ParquetFlow) -> None:
     files.produce(range(6))
     sql = "SELECT id, concat('0', cast(id % 2 AS string)) AS part, _from FROM events"
@@ -75,6 +76,7 @@ def test_files_of_folders_are_read_by_every_value_as_it_was(files: ParquetFlow) 
     assert files.run(transform={"sql": sql}, options=options).rows == 0
 
 
+@pytest.mark.proof
 def test_texts_that_would_be_the_same_folder_land_as_readers_have_them(files: ParquetFlow) -> None:
     files.produce(range(6))
     sql = "SELECT id, CASE id % 6 WHEN 0 THEN '' WHEN 2 THEN 'a' WHEN 1 THEN '../b' END AS part, _from FROM events"
@@ -91,6 +93,7 @@ def test_texts_that_would_be_the_same_folder_land_as_readers_have_them(files: Pa
     assert (told.code, "filtered, lost" in told.out) == (5, True), told  # nobody counted: neither may be said
 
 
+@pytest.mark.proof
 def test_rows_of_other_columns_are_refused(files: ParquetFlow) -> None:
     files.produce(range(2))
     files.run()

@@ -51,6 +51,7 @@ def test_a_topic_created_again_while_it_is_read_ends_the_run(flow: Flow, records
     assert flow.positions() == {0: 50, 1: 50}
 
 
+@pytest.mark.proof
 def test_records_deleted_before_they_were_read_are_named(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     _landed(flow, range(100))
     flow.produce(range(100, 200))
@@ -94,6 +95,7 @@ def test_a_topic_deleted_while_it_is_read_ends_the_run(flow: Flow) -> None:
     assert flow.name in running.failure.message
 
 
+@pytest.mark.proof
 def test_a_position_behind_the_end_of_the_topic_is_refused(flow: Flow) -> None:
     _landed(flow, range(100))
     flow.sql("UPDATE fencepost.positions SET position = 999 WHERE pipeline = %s AND partition = 1", flow.name)

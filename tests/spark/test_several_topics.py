@@ -23,6 +23,7 @@ def flows(stack: Stack, tmp_path: Path) -> Flows:
     return Flows(stack, tmp_path)
 
 
+@pytest.mark.proof
 def test_a_topic_comes_later_and_another_goes(flows: Flows) -> None:
     flows.produce(range(20))
     flows.second.produce(range(30))

@@ -105,6 +105,7 @@ def test_a_stack_that_runs_is_found_and_left_running(quick: Stack) -> None:
     assert running(quick.home / "other") is None
 
 
+@pytest.mark.proof
 def test_a_killed_broker_is_restarted_and_in_sync(quick: Stack) -> None:
     keepsake = Keepsake.leave(addresses(quick.up()))
     broker = quick.brokers["broker-1"]

@@ -18,6 +18,7 @@ from fencepost.local import Stack
 from fencepost.machine.process import until
 from fencepost.model import Merge, Mode, Step, TopicPartition
 from fencepost.sinks.postgres.connection import writer_name
+from support.gate_cases import in_the_gate
 from sweep.arena import AMISS, LOST, Arena, Point
 from sweep.work import EVENTS, KEYS, ORDERS, SPAN, key
 
@@ -107,7 +108,7 @@ def test_a_member_that_is_stopped_with_merged_rows_in_its_hands_is_ended_by_its_
     assert arena.winners() == expected(Mode.UPSERT, range(EVENTS))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", in_the_gate(MODES, Mode.UPSERT))
 def test_what_a_zombie_writes_late_under_at_least_once_changes_no_row(
     keyed: Callable[[Mode], Arena], mode: Mode
 ) -> None:

@@ -17,11 +17,12 @@ from fencepost.lab.crash import CrashAction
 from fencepost.model import Tenure
 from fencepost.sinks.postgres import PostgresStore
 from fencepost.sinks.postgres.connection import writer_name
+from support.gate_cases import in_the_gate
 from sweep.arena import AMISS, DOUBLED, EXACTLY_ONCE_IN_THE_GATE, NOTHING, PATIENCE, Arena, Point
 from sweep.work import ORDERS, SPAN, Naive
 
 
-@pytest.mark.parametrize("point", Point)
+@pytest.mark.parametrize("point", in_the_gate(Point, Point.IN_MID_COPY, Point.AFTER_THE_ADVANCE))
 @pytest.mark.parametrize("guarantee", EXACTLY_ONCE_IN_THE_GATE)
 def test_a_zombie_neither_blocks_its_successor_nor_writes_behind_its_back(
     arena: Arena, guarantee: Guarantee, point: Point
@@ -36,7 +37,9 @@ def test_a_zombie_neither_blocks_its_successor_nor_writes_behind_its_back(
     assert arena.compared().verdict(guarantee) is Verdict.HOLDS
 
 
-@pytest.mark.parametrize("point", [Point.BEFORE_THE_FIRST_ROW, Point.AFTER_THE_WRITE])
+@pytest.mark.parametrize(
+    "point", in_the_gate([Point.BEFORE_THE_FIRST_ROW, Point.AFTER_THE_WRITE], Point.AFTER_THE_WRITE)
+)
 def test_control_a_naive_zombie_doubles(arena: Arena, point: Point) -> None:
     zombie = arena.start_and_stall(arena.work(Naive.RETRY, crash=arena.crash(point, CrashAction.STOP)))
     assert arena.run(arena.work(Naive.RETRY)).code == 0
@@ -46,11 +49,14 @@ def test_control_a_naive_zombie_doubles(arena: Arena, point: Point) -> None:
 
 @pytest.mark.parametrize(
     ("guarantee", "amiss"),
-    [
-        (Guarantee.AT_MOST_ONCE, NOTHING),
-        (Guarantee.AT_LEAST_ONCE, DOUBLED),  # its rows go in before its advance is refused
-        (Guarantee.EXACTLY_ONCE, NOTHING),
-    ],
+    in_the_gate(
+        [
+            (Guarantee.AT_MOST_ONCE, NOTHING),
+            (Guarantee.AT_LEAST_ONCE, DOUBLED),  # its rows go in before its advance is refused
+            (Guarantee.EXACTLY_ONCE, NOTHING),
+        ],
+        (Guarantee.AT_LEAST_ONCE, DOUBLED),
+    ),
 )
 def test_where_no_position_has_moved_yet_the_owners_token_alone_tells_them_apart(
     arena: Arena, guarantee: Guarantee, amiss: tuple[int, int]
