@@ -7,12 +7,13 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.engines.python.commits import AsyncCommits
 from fencepost.engines.python.read_ahead import ReadAhead
 from fencepost.errors import Fenced, Unknown
+from fencepost.kafka.owned_consumer import OwnedConsumer
 from fencepost.model import Batch, Span, Tenure, TopicPartition
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -36,7 +37,7 @@ def batch(start: int, end: int, place: TopicPartition = FIRST) -> Batch[Any]:
 
 def ahead() -> tuple[ReadAhead, Consuming]:
     consumer = Consuming()
-    return ReadAhead(cast(Consumer, consumer)), consumer
+    return ReadAhead(cast(OwnedConsumer, consumer)), consumer
 
 
 def test_nothing_may_be_processed_before_its_commit_is_answered() -> None:
@@ -98,7 +99,7 @@ def test_a_partition_that_was_refused_alone_fails_the_commit() -> None:
 
 def test_an_asynchronous_commit_waits_for_the_one_before_and_takes_along_what_failed() -> None:
     consumer = Consuming()
-    commits = AsyncCommits(cast(Consumer, consumer))
+    commits = AsyncCommits(cast(OwnedConsumer, consumer))
     commits.advance(batch(0, 10))
     commits.advance(batch(10, 20))
     commits.advance(batch(0, 5, SECOND))
@@ -114,7 +115,7 @@ def test_an_asynchronous_commit_waits_for_the_one_before_and_takes_along_what_fa
 
 def test_an_answer_for_a_partition_that_went_and_came_back_counts_for_nothing() -> None:
     consumer = Consuming()
-    commits = AsyncCommits(cast(Consumer, consumer))
+    commits = AsyncCommits(cast(OwnedConsumer, consumer))
     commits.advance(batch(0, 10))
     commits.forget([FIRST])
     commits.answered(None, [])

@@ -30,7 +30,10 @@ class Taking(Client):
         self.calls = 0
         self.taken: list[tuple[Any, ...]] = []
         self._refuse = refuse
-        self.produce = self.take  # type: ignore[assignment]
+
+    @property
+    def produce(self) -> Callable[..., None]:
+        return self.take
 
     def take(self, topic: Any, value: Any, key: Any, partition: Any, *_: Any, timestamp: Any = 0, **more: Any) -> None:
         self.calls += 1

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import closing
+from traceback import clear_frames
 from typing import Any, Self, TypeVar
 
 from confluent_kafka import KafkaException, Node
@@ -33,7 +34,8 @@ class Cluster:
     """A cluster that answered, until it is closed. Holds the driver's client, which must outlive its futures.
 
     That client has no `close` of its own: its threads and connections end with the last reference to it. An error's
-    traceback or a cycle keeps such references for as long as the collector likes, so that they are dropped by hand.
+    traceback or a cycle keeps such references for as long as the collector likes, so that they are dropped by hand,
+    in the frames of the driver's own code too.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -152,6 +154,7 @@ class Cluster:
             time.sleep(_POLL_SECONDS)
 
     def _failure(self, error: KafkaException, subject: str) -> FencepostError:
+        clear_frames(error.__traceback__)
         self.admin.poll(0)  # only here the driver hands over what its connections complained of
         failed = failure(error.args[0], subject, self.servers, self._complaints.last)
         if isinstance(failed, AuthenticationFailed) and (reason := distrust(self._config)):

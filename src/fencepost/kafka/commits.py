@@ -15,17 +15,18 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.kafka.errors import commit_failure, first_error
+from fencepost.kafka.owned_consumer import OwnedConsumer
 from fencepost.model import TopicPartition
 
 
 class OneCommit:
     """A consumer's asynchronous commits. Its on_commit must call `answered`, which happens while it is polled."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: OwnedConsumer) -> None:
         self._consumer = consumer
         self.under_way = False
 
@@ -34,7 +35,7 @@ class OneCommit:
         if self.under_way:
             raise AssertionError("a commit is under way already")
         try:
-            self._consumer.commit(offsets=offsets, asynchronous=True)
+            self._consumer.commit(offsets, asynchronous=True)
         except KafkaException as error:
             raise commit_failure(error.args[0], "commit") from error
         self.under_way = True
@@ -45,10 +46,10 @@ class OneCommit:
         return first_error(error, partitions)
 
 
-def commit_now(consumer: Consumer, positions: Mapping[TopicPartition, int], mark: str = "") -> None:
+def commit_now(consumer: OwnedConsumer, positions: Mapping[TopicPartition, int], mark: str = "") -> None:
     """A member's, waited for. Raises Fenced, Unknown or Unreachable; on return they stand."""
     try:
-        answers = consumer.commit(offsets=driver_offsets(positions, mark), asynchronous=False) or []
+        answers = consumer.commit(driver_offsets(positions, mark), asynchronous=False) or []
     except KafkaException as error:
         raise commit_failure(error.args[0], "commit") from error
     failed = first_error(None, answers)
@@ -56,11 +57,11 @@ def commit_now(consumer: Consumer, positions: Mapping[TopicPartition, int], mark
         raise commit_failure(failed, "commit")
 
 
-def committed(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def committed(consumer: OwnedConsumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """A member's: what its group has committed; without the partitions of which it has nothing."""
     asked = [DriverPartition(place.topic, place.partition) for place in partitions]
     try:
-        found = consumer.committed(asked, timeout=30)
+        found = consumer.driver.committed(asked, timeout=30)
     except KafkaException as error:
         raise commit_failure(error.args[0], "read the group's positions") from error
     return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}

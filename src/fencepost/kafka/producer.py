@@ -18,7 +18,6 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as Driver
 
 from fencepost.errors import Fenced, FencepostError, Refused, Unknown, Unreachable, Usage
-from fencepost.kafka.callbacks import weakly
 from fencepost.kafka.commits import requests_sent
 from fencepost.kafka.errors import (
     NO_ANSWER,
@@ -40,7 +39,10 @@ _STRAGGLERS = ("EndTxn", "TxnOffsetCommit")  # repeated, an earlier one may stil
 
 
 class Client:
-    """One driver's producer, with a transaction where it has a transactional.id."""
+    """One driver's producer, with a transaction where it has a transactional.id.
+
+    Closed, the driver's is gone, whoever still refers to this object (`owned_consumer.py` says why that matters).
+    """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         """Raises Usage for settings that the driver refuses. Connects in the background."""
@@ -51,32 +53,42 @@ class Client:
         self._statistics = ""
         self._called: Counter[str] = Counter()  # requests that were asked for since the last look
         self._sent: Counter[str] = Counter()  # and those that the driver had sent by then
-        config = {**settings, "error_cb": self._complaints.hear, "stats_cb": weakly(self._hear_statistics)}
+        config = {**settings, "error_cb": self._complaints.hear, "stats_cb": self._hear_statistics}
         try:
-            self._driver = Driver(config, logger=librdkafka_log)
+            self._driver: Driver | None = Driver(config, logger=librdkafka_log)
         except KafkaException as error:
             raise Usage(f"the producer's settings are wrong: {error.args[0].str()}", "correct or remove it") from error
-        self.produce = self._driver.produce  # the fast path calls it without a detour
         self._idle = True  # no transaction is open
         self._ending = threading.Event()
         self._serving = threading.Lock()
         if "statistics.interval.ms" in settings:
             threading.Thread(target=self._serve, name="fencepost-producer", daemon=True).start()
 
+    @property
+    def driver(self) -> Driver:
+        if self._driver is None:
+            raise AssertionError("the producer is closed")
+        return self._driver
+
+    @property
+    def produce(self) -> Callable[..., None]:
+        """The driver's own: the fast path calls it without a detour, and does not keep it."""
+        return self.driver.produce
+
     def __len__(self) -> int:
         """How many events are waiting for their answer."""
-        return len(self._driver)
+        return len(self.driver)
 
     def poll(self, seconds: float = 0.0) -> int:
         """Hand over the answers that came. Raises Fenced when this producer was replaced."""
         try:
-            return int(self._driver.poll(seconds))
+            return int(self.driver.poll(seconds))
         except KafkaException as error:
             raise self.trouble(error) from error
 
     def drain(self, enough: Callable[[], bool] = lambda: False) -> None:
         """Wait for every answer, or until it is enough; no answer takes longer than delivery.timeout.ms."""
-        while len(self._driver) and not enough():
+        while len(self) and not enough():
             self.poll(_POLL_SECONDS)
 
     def serve(self) -> None:
@@ -111,13 +123,13 @@ class Client:
     def _fatal_cause(self) -> FencepostError | None:
         """Why the driver gave up: it says so only to whoever ends a transaction."""
         try:
-            self._driver.abort_transaction(0)
+            self.driver.abort_transaction(0)
         except KafkaException as error:
             if is_fenced_producer(error.args[0]):
                 return self.trouble(error)
         return None
 
-    # Transactions
+    # Transactions. A bound method of the driver's, given to `_insist`, would stay with the traceback of an error.
 
     def connect(self, topic: str) -> None:
         """Wait for a broker, and for where the topic is. Whatever is wrong is told by what comes next.
@@ -127,28 +139,28 @@ class Client:
         who stays connected.
         """
         with suppress(KafkaException):
-            self._driver.list_topics(topic, timeout=CALL_SECONDS)
-            self._driver.list_topics(topic, timeout=CALL_SECONDS)
+            self.driver.list_topics(topic, timeout=CALL_SECONDS)
+            self.driver.list_topics(topic, timeout=CALL_SECONDS)
 
     def begin(self) -> None:
         """Become the owner of the transactional.id: on return, the previous owner is fenced."""
-        self._insist(self._driver.init_transactions)
+        self._insist(lambda seconds: self.driver.init_transactions(seconds))  # noqa: PLW0108 (see above)
 
     def begin_transaction(self) -> None:
         with self._serving:
             self._idle = False
-        self._insist(lambda _seconds: self._driver.begin_transaction())
+        self._insist(lambda _seconds: self.driver.begin_transaction())
 
     def send_offsets(self, offsets: list[Any], group: object) -> None:
         self._called["TxnOffsetCommit"] += 1
-        self._insist(lambda seconds: self._driver.send_offsets_to_transaction(offsets, group, seconds))
+        self._insist(lambda seconds: self.driver.send_offsets_to_transaction(offsets, group, seconds))
 
     def commit(self) -> None:
         """Raises Unknown where nobody can tell, Unreachable where the transaction must be aborted."""
-        self._end(self._driver.commit_transaction)
+        self._end(lambda seconds: self.driver.commit_transaction(seconds))  # noqa: PLW0108 (see above)
 
     def abort(self) -> None:
-        self._end(self._driver.abort_transaction)
+        self._end(lambda seconds: self.driver.abort_transaction(seconds))  # noqa: PLW0108 (see above)
 
     def _end(self, call: Callable[[float], object]) -> None:
         self._called["EndTxn"] += 1
@@ -208,14 +220,19 @@ class Client:
                     raise self.trouble(error) from error
 
     def close(self) -> None:
-        """End it at once: what is not answered stays unknown, what is not committed never will be."""
+        """End it at once: what is not answered stays unknown, what is not committed never will be. Harmless again."""
         self._ending.set()
+        if self._driver is None:
+            return
         with suppress(KafkaException, FencepostError):  # fenced or broken: that was told where it mattered
-            self._driver.purge(in_queue=True, in_flight=True, blocking=False)
+            self.driver.purge(in_queue=True, in_flight=True, blocking=False)
             self.poll()
         with self._serving, warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # an abort that fails: the broker does it in time
-            self._driver.close()
+            try:
+                self._driver.close()
+            finally:
+                self._driver = None
 
     def _hear_statistics(self, text: str) -> None:
         self._statistics = text

@@ -9,17 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from weakref import proxy
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.errors import Fenced, FencepostError, Unknown, Usage
-from fencepost.kafka.callbacks import weakly
 from fencepost.kafka.commits import OneCommit
 from fencepost.kafka.config.settings import outsider_settings
 from fencepost.kafka.errors import commit_failure, failure, first_error, may_pass
 from fencepost.kafka.log import librdkafka_log
+from fencepost.kafka.owned_consumer import OwnedConsumer
 from fencepost.model import TopicPartition
 
 ANSWER_SECONDS = 10.0  # for one request; it is repeated while there is time
@@ -27,7 +26,7 @@ _POLL_SECONDS = 0.05
 _QUICK = {"retry.backoff.ms": "20"}  # how often it asks again while a transaction is about to end
 
 
-class StandaloneConsumer(Consumer):
+class StandaloneConsumer(OwnedConsumer):
     """The driver's consumer with a group's name and no membership. Closed by whoever opened it."""
 
     def __init__(
@@ -41,7 +40,7 @@ class StandaloneConsumer(Consumer):
         settings. Raises Usage for settings that the driver refuses. Connects in the background."""
         self.group = group
         self._servers = kafka.get("bootstrap.servers", "")
-        self._commit = OneCommit(proxy(self))
+        self._commit = OneCommit(self)
         self._refused: KafkaError | None = None
         config = {
             **_QUICK,
@@ -50,11 +49,10 @@ class StandaloneConsumer(Consumer):
             "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
-            "on_commit": weakly(self._answered),
             **(own or {}),
         }
         try:
-            super().__init__(config, logger=librdkafka_log)
+            super().__init__(config, librdkafka_log, on_commit=self._answered)
         except KafkaException as error:
             raise Usage(f"the consumer's settings are wrong: {error.args[0].str()}", "correct or remove it") from error
 
@@ -70,7 +68,7 @@ class StandaloneConsumer(Consumer):
         while True:
             left = max(deadline - time.monotonic(), 0.1)
             try:
-                found = self.committed(wanted, timeout=min(left, ANSWER_SECONDS))
+                found = self.driver.committed(wanted, timeout=min(left, ANSWER_SECONDS))
                 wrong = first_error(None, found)
             except KafkaException as error:
                 wrong = error.args[0]
@@ -83,7 +81,7 @@ class StandaloneConsumer(Consumer):
     def partitions(self, seconds: float) -> list[TopicPartition]:
         """Every partition of all topics that this user may see. Raises Unreachable."""
         try:
-            found = self.list_topics(timeout=seconds).topics
+            found = self.driver.list_topics(timeout=seconds).topics
         except KafkaException as error:
             raise self.failure(error.args[0]) from error
         return [TopicPartition(name, number) for name, topic in found.items() for number in topic.partitions]

@@ -40,7 +40,7 @@ def read_topic(
     try:
         until = _ends(consumer, topic, ranges)
         starts = {at: ranges[at].start if ranges else OFFSET_BEGINNING for at in until}
-        consumer.assign([DriverPartition(topic, at.partition, start) for at, start in starts.items()])
+        consumer.driver.assign([DriverPartition(topic, at.partition, start) for at, start in starts.items()])
         waiting = set(until)
         while waiting:
             for message in _next(consumer, topic):
@@ -53,7 +53,7 @@ def read_topic(
                 else:
                     _require_reached(at, offset, end)
                     waiting.discard(at)
-                    consumer.incremental_unassign([DriverPartition(topic, at.partition)])
+                    consumer.driver.incremental_unassign([DriverPartition(topic, at.partition)])
     finally:
         consumer.close()
 
@@ -83,7 +83,7 @@ def _consumer(kafka: Mapping[str, str], committed: bool) -> StandaloneConsumer:
 
 def _partitions(consumer: StandaloneConsumer, topic: str) -> set[TopicPartition]:
     try:
-        found = consumer.list_topics(topic, timeout=15).topics[topic]
+        found = consumer.driver.list_topics(topic, timeout=15).topics[topic]
     except KafkaException as error:
         raise Unreachable(f"Kafka does not answer: {error.args[0].str()}") from error
     if found.error is not None:

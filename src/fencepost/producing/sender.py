@@ -125,6 +125,8 @@ class Sender:
         except BaseException:
             self._account_for(numbers, number)
             raise
+        finally:
+            del produce  # the traceback of an error would keep the driver's producer
         poll()
 
     def _account_for(self, numbers: Sequence[int], reached: int) -> None:

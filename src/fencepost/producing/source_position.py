@@ -36,7 +36,7 @@ class SourcePosition:
 
     def store_with(self, producer: SourceProducer, place: Place) -> None:
         """In the producer's transaction: the place and the events become visible together."""
-        producer.add_offsets(self._offsets(place), self._consumer.consumer_group_metadata())
+        producer.add_offsets(self._offsets(place), self._consumer.driver.consumer_group_metadata())
 
     def store(self, place: Place) -> None:
         """By itself; durable on return. Raises Unknown when no answer came."""

@@ -11,10 +11,11 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.kafka.commits import OneCommit, commit_now, driver_offsets
+from fencepost.kafka.owned_consumer import OwnedConsumer
 from fencepost.model import Batch, TopicPartition
 
 
@@ -70,7 +71,7 @@ class _Positions:
 class SyncCommits:
     """Each commit is waited for; by time: only when the last one is old enough."""
 
-    def __init__(self, consumer: Consumer, every: float = 0.0) -> None:
+    def __init__(self, consumer: OwnedConsumer, every: float = 0.0) -> None:
         self._consumer = consumer
         self._every = every
         self._last = monotonic()
@@ -103,7 +104,7 @@ class AsyncCommits:
     The answers arrive while the consumer is polled, by `answered`, which must be its on_commit.
     """
 
-    def __init__(self, consumer: Consumer, every: float = 0.0, mark: str = "") -> None:
+    def __init__(self, consumer: OwnedConsumer, every: float = 0.0, mark: str = "") -> None:
         self._consumer = consumer
         self._every = every
         self._mark = mark  # goes with every offset, as its metadata

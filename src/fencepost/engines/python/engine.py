@@ -14,11 +14,10 @@ from time import monotonic
 from typing import Any
 from uuid import UUID
 
-from confluent_kafka import Consumer
-
 from fencepost.delivery import Observer
 from fencepost.engines.listener import BatchDone, Listener, Started, Waiting
 from fencepost.engines.python.columns import EventRows
+from fencepost.engines.python.group_consumer import GroupConsumer
 from fencepost.engines.python.member import Member
 from fencepost.engines.python.mirroring import GroupMirror
 from fencepost.engines.python.offset_store import MemberHooks, OffsetStore
@@ -80,7 +79,7 @@ class PythonEngine:
             skipped=report,
         )
 
-        def offset_store(consumer: Consumer, topic: TopicReader, hooks: MemberHooks) -> OffsetStore:
+        def offset_store(consumer: GroupConsumer, topic: TopicReader, hooks: MemberHooks) -> OffsetStore:
             mirror = GroupMirror(consumer, MIRROR_SECONDS) if self.target.mirrored else None
             progress.mirror = mirror
             return SinkOffsetStore(self.settings, delivery, topic, hooks, mirror)

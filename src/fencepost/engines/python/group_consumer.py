@@ -9,10 +9,10 @@ from logging import Logger
 from threading import Thread
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
-from fencepost.kafka.callbacks import weakly
 from fencepost.kafka.commits import requests_sent
+from fencepost.kafka.owned_consumer import OwnedConsumer
 
 STATISTICS_MS = 1000
 
@@ -20,7 +20,7 @@ STATISTICS_MS = 1000
 Answered = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
-class GroupConsumer(Consumer):
+class GroupConsumer(OwnedConsumer):
     """One member's."""
 
     def __init__(self, config: Mapping[str, Any], answered: Answered, logger: Logger) -> None:
@@ -31,18 +31,18 @@ class GroupConsumer(Consumer):
         self._standing = ""  # in the group, as of the last statistics
         self._tell_answered = answered
         self._logger = logger
-        heard = {"on_commit": weakly(self._answered), "stats_cb": weakly(self._hear_statistics)}
-        super().__init__({**config, "statistics.interval.ms": STATISTICS_MS, **heard}, logger=logger)
+        settings = {**config, "statistics.interval.ms": STATISTICS_MS}
+        super().__init__(settings, logger, on_commit=self._answered, stats_cb=self._hear_statistics)
 
-    def commit(self, *args: Any, **kwargs: Any) -> Any:
+    def commit(self, offsets: list[TopicPartition], *, asynchronous: bool) -> list[TopicPartition] | None:
         self._commits += 1
-        answer = super().commit(*args, **kwargs)
+        answer = super().commit(offsets, asynchronous=asynchronous)
         self.under_way += answer is None  # those that are waited for have one
         return answer
 
     def unsubscribe(self) -> None:
         self._standing = ""
-        super().unsubscribe()
+        self.driver.unsubscribe()
 
     def is_member(self) -> bool:
         """After `unsubscribe`: does the group still count on us?
@@ -50,7 +50,7 @@ class GroupConsumer(Consumer):
         A `close` before the group was told says nothing to it, and the others wait until the session times out.
         """
         if self._classic:
-            return bool(self.memberid())  # taken from us in the moment when it is told
+            return bool(self.driver.memberid())  # taken from us in the moment when it is told
         return self._standing != "init"  # here the id is ours for life
 
     def close_within(self, seconds: float) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from shlex import quote
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.delivery import at_least_once, at_most_once
@@ -199,5 +199,5 @@ class GroupOffsetStore:
         """The consumer is its owner's to close."""
 
 
-def _style(settings: ConsumerSettings, consumer: Consumer) -> CommitStyle:
+def _style(settings: ConsumerSettings, consumer: GroupConsumer) -> CommitStyle:
     return (SyncCommits if settings.commit is Commit.SYNC else AsyncCommits)(consumer, settings.every)

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.delivery import Observer
@@ -37,7 +37,6 @@ from fencepost.errors import (
     Usage,
 )
 from fencepost.guarantee import Guarantee
-from fencepost.kafka.callbacks import weakly
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import failure, is_end_of_partition, is_fatal, is_missing, is_out_of_range
 from fencepost.kafka.log import librdkafka_log
@@ -98,7 +97,7 @@ class Member:
 
     def _open_consumer(self) -> GroupConsumer:
         try:
-            return GroupConsumer(self._settings.librdkafka(), weakly(self._answered), librdkafka_log)
+            return GroupConsumer(self._settings.librdkafka(), self._answered, librdkafka_log)
         except KafkaException as error:
             raise Usage(f"the consumer's settings are wrong: {error.args[0].str()}") from error
 
@@ -118,9 +117,9 @@ class Member:
         try:
             self._consumer.subscribe(
                 list(self._settings.topics),
-                on_assign=weakly(self._assigned),
-                on_revoke=weakly(self._revoked),
-                on_lost=weakly(self._lost),
+                on_assign=self._assigned,
+                on_revoke=self._revoked,
+                on_lost=self._lost,
             )
             if once:
                 self._goal = EndOffsets(self._topic, self._offset_store.stands, self._listed)
@@ -145,24 +144,23 @@ class Member:
         return self._others is None or self._others.decided(self._owned)
 
     def _listed(self) -> bool:
-        return is_listed(self._cluster, self._settings.group, self._consumer.memberid())
+        return is_listed(self._cluster, self._settings.group, self._consumer.driver.memberid())
 
     def _holders(self) -> Mapping[TopicPartition, str]:
         return holders(self._cluster, self._settings.group)
 
     def leave(self) -> None:
         """Give the partitions back, and leave the group; of one that is not run, only close what was opened."""
-        try:
-            with suppress(FencepostError):  # whatever is wrong, the member leaves
+        with ExitStack() as opened:  # whatever is wrong, all of it is closed
+            opened.enter_context(self._cluster)
+            opened.callback(self._offset_store.close)
+            opened.callback(self._worker.shutdown, wait=True)
+            opened.callback(self._consumer.close_within, CLOSE_SECONDS)  # calls `_revoked` if nothing did before
+            with suppress(FencepostError):  # told by `run`
                 self._hear_while(lambda: self._consumer.under_way > 0)
                 if "group.instance.id" not in self._settings.kafka:  # a static member stays, and its partitions with it
                     self._consumer.unsubscribe()
                     self._hear_while(lambda: bool(self._owned) or self._consumer.is_member())
-            self._consumer.close_within(CLOSE_SECONDS)  # calls `_revoked` if nothing did before
-        finally:
-            with self._cluster:
-                self._worker.shutdown(wait=True)
-                self._offset_store.close()
 
     def _hear_while(self, condition: Callable[[], bool]) -> None:
         """Until commits are answered, which must not arrive behind the last one; until `_revoked` was called and the
@@ -318,11 +316,11 @@ class Member:
             self._early += self._records([message])
 
     def _pause(self) -> None:
-        self._consumer.pause(driver_partitions(self._owned))
+        self._consumer.driver.pause(driver_partitions(self._owned))
         self._paused = True
 
     def _resume(self) -> None:
-        self._consumer.resume(driver_partitions(self._owned))
+        self._consumer.driver.resume(driver_partitions(self._owned))
         self._paused = False
 
     def _go_back(self, batches: list[Batch[Messages]]) -> None:
@@ -334,11 +332,11 @@ class Member:
             self._ends.pop(place, None)
             if place in self._next:  # still ours, as far as we know
                 self._next[place] = self._offset_store.position(place)
-                self._consumer.seek(DriverPartition(place.topic, place.partition, self._next[place]))
+                self._consumer.driver.seek(DriverPartition(place.topic, place.partition, self._next[place]))
 
     # -- the group
 
-    def _assigned(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+    def _assigned(self, partitions: list[DriverPartition]) -> None:
         self._joined = True
         new = places_of(partitions)
         if not new:
@@ -348,13 +346,16 @@ class Member:
         self._owned |= new
         self._next |= starts
         if self._settings.incremental:
-            consumer.incremental_assign(driver_partitions(starts))
+            self._consumer.driver.incremental_assign(driver_partitions(starts))
         else:
-            consumer.assign(driver_partitions(starts))
+            self._consumer.driver.assign(driver_partitions(starts))
         # Said of each one: the driver keeps a partition paused that goes, and it is paused when it comes back.
-        (consumer.pause if self._paused else consumer.resume)(driver_partitions(new))
+        if self._paused:
+            self._consumer.driver.pause(driver_partitions(new))
+        else:
+            self._consumer.driver.resume(driver_partitions(new))
 
-    def _revoked(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+    def _revoked(self, partitions: list[DriverPartition]) -> None:
         """Asked back: finish the current batch or give it up; then everything that is done is committed."""
         gone = places_of(partitions)
         early = self._settings.guarantee is Guarantee.AT_MOST_ONCE  # an older batch than this one may be in hand
@@ -362,7 +363,7 @@ class Member:
         finished = self._finished_in_time() if concerned else None
         with suppress(Fenced, Unknown, Unreachable):  # at worst their next owner reads them again
             self._offset_store.give_back(gone, finished)
-        self._let_go(consumer, partitions)
+        self._let_go(partitions)
 
     def _finished_in_time(self) -> Batch[Messages] | None:
         """The current batch, if its work ends well before time is up; else it is given up."""
@@ -373,12 +374,12 @@ class Member:
                 return self._batch
         return None
 
-    def _lost(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+    def _lost(self, partitions: list[DriverPartition]) -> None:
         """Others own them already: nothing of ours may be committed."""
         self._offset_store.lose(places_of(partitions))
-        self._let_go(consumer, partitions)
+        self._let_go(partitions)
 
-    def _let_go(self, consumer: Consumer, partitions: list[DriverPartition]) -> None:
+    def _let_go(self, partitions: list[DriverPartition]) -> None:
         gone = places_of(partitions)
         self._owned -= gone
         for place in gone:
@@ -386,6 +387,6 @@ class Member:
             self._ends.pop(place, None)
         self._early = [message for message in self._early if place_of(message) not in gone]
         if self._settings.incremental:
-            consumer.incremental_unassign(partitions)
+            self._consumer.driver.incremental_unassign(partitions)
         else:
-            consumer.unassign()
+            self._consumer.driver.unassign()

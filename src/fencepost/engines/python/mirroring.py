@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.engines.python.commits import AsyncCommits
 from fencepost.kafka.mirror import MARK, foreign
+from fencepost.kafka.owned_consumer import OwnedConsumer
 from fencepost.model import Batch, TopicPartition
 
 LOOK_SECONDS = 5.0
@@ -17,7 +18,7 @@ LOOK_SECONDS = 5.0
 class GroupMirror:
     """Offsets that somebody else committed are never written over: their partitions are not shown then."""
 
-    def __init__(self, consumer: Consumer, every: float) -> None:
+    def __init__(self, consumer: OwnedConsumer, every: float) -> None:
         self._consumer = consumer
         self._commits = AsyncCommits(consumer, every, MARK)
         self._ours: set[TopicPartition] = set()
@@ -27,7 +28,7 @@ class GroupMirror:
         """They are ours now: may they be shown? Only here may the group be asked, not while partitions are revoked."""
         asked = [DriverPartition(at.topic, at.partition) for at in partitions]
         try:
-            found = self._consumer.committed(asked, timeout=LOOK_SECONDS)
+            found = self._consumer.driver.committed(asked, timeout=LOOK_SECONDS)
         except KafkaException as error:
             self.complaint = error.args[0].str()
             return

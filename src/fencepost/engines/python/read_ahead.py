@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.errors import FencepostError
 from fencepost.kafka.commits import OneCommit, driver_offsets
 from fencepost.kafka.errors import commit_failure
+from fencepost.kafka.owned_consumer import OwnedConsumer
 from fencepost.model import Batch, TopicPartition
 
 MOST_AHEAD = 4  # batches that are read and not processed yet: so many can be lost by a kill
@@ -28,7 +29,7 @@ class ReadAhead:
     The answers arrive while the consumer is polled, by `answered`.
     """
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: OwnedConsumer) -> None:
         self._commit = OneCommit(consumer)
         self._new: Batches = deque()
         self._asked: Batches = deque()  # the commit under way covers these

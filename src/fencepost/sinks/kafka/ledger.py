@@ -45,7 +45,7 @@ class Group:
     @property
     def metadata(self) -> object:
         """What a transaction says of the group: that nobody of its members is speaking."""
-        return self._consumer("read_committed").consumer_group_metadata()
+        return self._consumer("read_committed").driver.consumer_group_metadata()
 
     def settled(self, partitions: Iterable[TopicPartition], seconds: float = TIMEOUT_SECONDS) -> Held:
         """What is stored, as soon as no open transaction holds any of it. Raises Unreachable when that takes longer."""
