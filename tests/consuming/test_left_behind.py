@@ -1,11 +1,11 @@
-"""What calls leave behind in their process: no client's thread and no connection, without the collector's help."""
+"""What calls leave behind in their process: no client, none of its threads and no connection, however they ended, while
+their errors are kept, and without the collector's help."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,11 +17,15 @@ from fencepost.admin.status import pipeline_status
 from fencepost.audit.audit import audit
 from fencepost.audit.receipt import receipt
 from fencepost.audit.request import of_pipeline
-from fencepost.errors import FencepostError
-from fencepost.kafka.client import wait_until
+from fencepost.errors import FencepostError, Unreachable
+from fencepost.kafka import client
+from fencepost.kafka.client import Cluster, wait_until
 from fencepost.local import Stack
+from fencepost.model import Batch, Step
+from fencepost.producing.sending import Event, send
 from fencepost.run.pipeline import Pipeline
 from fencepost.spec import PipelineSpec, load
+from support.clients import living, without_the_collector
 
 SECONDS = 30  # the driver ends some of a client's threads in the background
 
@@ -29,10 +33,8 @@ SECONDS = 30  # the driver ends some of a client's threads in the background
 @pytest.fixture
 def no_collector() -> Iterator[None]:
     """What only the collector would close is not closed: it may not come by for as long as the process lives."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+    with without_the_collector():
+        yield
 
 
 @pytest.fixture(params=["postgres", pytest.param("kafka", marks=pytest.mark.proof)])
@@ -48,17 +50,21 @@ def held() -> tuple[int, int]:
 
 
 def leaves_nothing(call: Callable[[], object]) -> None:
-    call()  # what stays after the first time is for ever: modules, pools
-    threads, files = held()
-    call()
+    """`call` returns what it wants to be kept meanwhile."""
+    kept = [call()]  # what stays after the first time is for ever: modules, pools
+    (threads, files), clients = held(), living()
+    kept.append(call())
+    assert living() == clients, kept
     assert wait_until(lambda: held()[0] <= threads and held()[1] <= files, SECONDS), (
         f"{held()} threads and files, after the first time {(threads, files)}"
     )
 
 
-def fails(call: Callable[[], object]) -> None:
-    with pytest.raises(FencepostError):
+def fails(call: Callable[[], object], error: type[BaseException] = FencepostError) -> BaseException:
+    """Its error, with all that the traceback leads to."""
+    with pytest.raises(error) as caught:
         call()
+    return caught.value
 
 
 @pytest.mark.usefixtures("no_collector")
@@ -66,6 +72,24 @@ def test_a_run_leaves_no_client_behind(relay: Relay) -> None:
     spec = relay.declare()
 
     leaves_nothing(lambda: Pipeline(spec).run(once=True))
+
+
+def dies(step: Step, _batch: Batch[Any]) -> None:
+    raise KeyError(step)
+
+
+@pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once", "exactly-once"])
+@pytest.mark.usefixtures("no_collector")
+def test_a_run_that_fails_leaves_no_client_behind(stack: Stack, tmp_path: Path, guarantee: str) -> None:
+    good, bad = Relay(stack, tmp_path, 1), Relay(stack, tmp_path, 1)
+    good.produce(range(9))
+    bad.produce(range(9), {1: b"no JSON"})
+
+    def round_() -> list[BaseException]:
+        unforeseen = fails(lambda: good.run(see=dies, guarantee=guarantee, batch={"records": 1}), KeyError)
+        return [unforeseen, fails(lambda: bad.run(guarantee=guarantee))]
+
+    leaves_nothing(round_)
 
 
 @pytest.mark.proof
@@ -113,14 +137,44 @@ def test_what_fails_leaves_no_client_behind(stack: Stack, tmp_path: Path) -> Non
     relay.produce(range(20))
     usual: dict[str, Any] = {"kafka": relay.kafka, "once": True}
 
-    def round_() -> None:
+    def round_() -> list[BaseException]:
         member = {"topic": relay.name, "group": relay.name, **usual}
-        fails(lambda: fencepost.consume(refuse, guarantee="at-least-once", retries=0, **member))
         nothing = {**member, "group": f"{relay.name}-new", "start": "committed"}
-        fails(lambda: fencepost.consume(refuse, guarantee="at-least-once", **nothing))
         absent = {**usual, "topic": f"{relay.name}-absent", "group": relay.name}
-        fails(lambda: fencepost.consume(refuse, guarantee="at-least-once", **absent))
         into = {**member, "to_topics": [f"{relay.name}-absent"]}
-        fails(lambda: fencepost.consume(lambda _: [], guarantee="exactly-once", **into))
+        return [
+            fails(lambda: fencepost.consume(refuse, guarantee="at-least-once", retries=0, **member)),
+            fails(lambda: fencepost.consume(refuse, guarantee="at-least-once", **nothing)),
+            fails(lambda: fencepost.consume(refuse, guarantee="at-least-once", **absent)),
+            fails(lambda: fencepost.consume(lambda _: [], guarantee="exactly-once", **into)),
+        ]
 
     leaves_nothing(round_)
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_producer_that_fails_leaves_no_client_behind(stack: Stack, tmp_path: Path) -> None:
+    relay = Relay(stack, tmp_path)
+    no_bytes = Event(cast(bytes, 1))
+
+    def too_large() -> None:
+        atomic = fencepost.Producer(relay.name, "exactly-once", relay.kafka, transactional_id=relay.name)
+        with atomic as producer, producer.transaction():
+            producer.send(b"1" * 2_000_000)
+
+    def round_() -> list[BaseException]:
+        absent = f"{relay.name}-absent"
+        return [
+            fails(too_large),
+            fails(lambda: send(relay.kafka, relay.name, [no_bytes]), TypeError),
+            fails(lambda: fencepost.Producer(absent, "exactly-once", relay.kafka)),
+        ]
+
+    leaves_nothing(round_)
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_who_finds_nobody_leaves_no_client_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "CONTACT_SECONDS", 0.0)
+
+    leaves_nothing(lambda: fails(lambda: Cluster({"bootstrap.servers": "127.0.0.1:1"}), Unreachable))
