@@ -47,7 +47,7 @@ class OwnedConsumer:
         return messages
 
     def commit(self, offsets: list[TopicPartition], *, asynchronous: bool) -> list[TopicPartition] | None:
-        """Waited for it returns what stands; without, None, and the answer goes to on_commit."""
+        """What stands, where it is waited for; else None, and on_commit hears the answer."""
         if not asynchronous:
             return self.driver.commit(offsets=offsets, asynchronous=False)
         self.driver.commit(offsets=offsets, asynchronous=True)
