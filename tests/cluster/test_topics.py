@@ -15,7 +15,14 @@ from confluent_kafka import TopicPartition
 
 from fencepost.kafka.client import Cluster, wait_until
 from fencepost.kafka.errors import Missing
-from fencepost.kafka.topics import TopicRequest, create_topic, delete_topic, describe_topic
+from fencepost.kafka.topics import (
+    TopicRequest,
+    create_topic,
+    delete_topic,
+    describe_topic,
+    is_known,
+    topic_id_and_partitions,
+)
 from fencepost.local import Stack
 
 Command = Callable[..., Any]
@@ -179,3 +186,15 @@ def test_a_topic_cannot_be_deleted_twice(cluster: Cluster, topic: str) -> None:
     delete_topic(cluster, topic)
     with pytest.raises(Missing):
         delete_topic(cluster, topic)
+
+
+@pytest.mark.proof
+def test_asking_about_a_topic_never_makes_it(name: str) -> None:
+    eager = {"auto.create.topics.enable": "true"}
+    with Stack.temporary(broker_settings=eager) as stack, Cluster({"bootstrap.servers": stack.bootstrap_servers}) as it:
+        with it.views() as views:
+            assert views.partitions(name) == [0, 0, 0]
+        assert not is_known(it, name)
+        with pytest.raises(Missing):
+            topic_id_and_partitions(it, name)
+        assert name not in it.topic_names()
