@@ -50,7 +50,7 @@ GROUPS = (  # the longest first; what no group names is run with the empty one
     BEHIND_PROXIES,
     ("consuming",),
     BREAKING,
-    ("producing", "audit"),
+    ("producing", "audit", "web"),
     (),
     ("stack",),
 )

@@ -35,6 +35,8 @@ ALLOWED = {
     "admin": IDEA | {"machine", "rows", "kafka", "sinks", "spec", "engines"},
     # upsert and dedupe: the transform is run again, as both engines run it
     "audit": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "machine"},
+    # the face of all that is above: nothing but the command line imports it
+    "web": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "admin", "audit", "machine"},
     "local": {"errors", "machine"},
     "lab": IDEA | {"kafka", "producing", "audit", "machine", "local"},
     "demo": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "audit", "machine", "local"},

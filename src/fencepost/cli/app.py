@@ -30,6 +30,7 @@ from fencepost.cli import (
     run,
     stack,
     topic,
+    web,
 )
 from fencepost.cli.output import INTERRUPTED, complain, say
 from fencepost.cli.streams import ReaderGone, guard_streams
@@ -112,6 +113,7 @@ app.command()(receipt.receipt)
 app.add_typer(positions.app, name="positions")
 app.command()(produce.produce)
 app.command()(consume.consume)
+app.command()(web.web)
 app.command()(doctor.doctor)
 for registered in (app, *(below.typer_instance for below in app.registered_groups)):
     for command in registered.registered_commands if registered else ():

@@ -1,0 +1,178 @@
+"""The application: pages, their live parts and the JSON beside them, behind the guard."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from fencepost import __version__
+from fencepost.errors import FencepostError, Unreachable, Usage
+from fencepost.kafka.errors import Forbidden, Missing
+from fencepost.machine.plain_json import dumped
+from fencepost.web import rendering
+from fencepost.web.live import Streams
+from fencepost.web.pages import overview, topics
+from fencepost.web.pages.page import PLACES, Shown
+from fencepost.web.safety import Guard, Safety
+from fencepost.web.state import State
+from fencepost.web.tables import Asked
+
+_STATUS = ((Missing, 404), (Forbidden, 403), (Usage, 400), (Unreachable, 503))
+JSON = "application/json"
+
+
+class Web:
+    """One cluster's pages."""
+
+    def __init__(self, state: State, safety: Safety, streams: Streams) -> None:
+        self.state = state
+        self.safety = safety
+        self.streams = streams
+
+    def context(self, request: Request, shown: Shown) -> dict[str, Any]:
+        where = request.url.path
+        return {
+            **shown.context,
+            "places": PLACES,
+            "path": where,
+            "query": request.url.query,
+            "servers": self.state.connections.kafka.get("bootstrap.servers", ""),
+            "changes": self.safety.changes,
+            "token": self.safety.token,
+            "version": __version__,
+        }
+
+    def page(self, request: Request, look: Callable[[], Shown]) -> Response:
+        shown = look()
+        return HTMLResponse(rendering.page(shown.template, self.context(request, shown)))
+
+    def live(self, request: Request, look: Callable[[], Shown]) -> Response:
+        return self.streams.of(partial(self._part, request, look))
+
+    def _part(self, request: Request, look: Callable[[], Shown]) -> str:
+        try:
+            shown = look()
+            return rendering.live_part(shown.template, self.context(request, shown))
+        except FencepostError as error:
+            return rendering.page("trouble.html", {"error": error})
+
+    def wrong(self, request: Request, error: FencepostError) -> Response:
+        status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+        if request.url.path.startswith("/api/"):
+            told = {"error": type(error).__name__, "message": error.message, "remedy": error.remedy}
+            return Response(dumped(told), status, media_type=JSON)
+        shown = Shown("error.html", {"error": error, "status": status})
+        return HTMLResponse(rendering.page(shown.template, self.context(request, shown)), status)
+
+
+def application(state: State, safety: Safety, streams: Streams) -> FastAPI:
+    web = Web(state, safety, streams)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        state.connections.close()
+
+    app = FastAPI(
+        title="Fencepost", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json",
+        lifespan=lifespan, description="What the page shows, as JSON; the same as the commands say.",
+    )  # fmt: skip
+    app.add_middleware(Guard, safety=safety)
+    app.mount("/static", StaticFiles(packages=[("fencepost.web", "static")]), name="static")
+    _errors(app, web)
+    _pages(app, web)
+    _api(app, state)
+    return app
+
+
+def _errors(app: FastAPI, web: Web) -> None:
+    @app.exception_handler(FencepostError)
+    def _ours(request: Request, error: FencepostError) -> Response:
+        return web.wrong(request, error)
+
+    @app.exception_handler(RequestValidationError)
+    def _of_fastapi(request: Request, error: RequestValidationError) -> Response:
+        return web.wrong(request, _invalid(error))
+
+    @app.exception_handler(HTTPException)
+    def _of_starlette(request: Request, error: HTTPException) -> Response:
+        return web.wrong(request, _absent(request, error))
+
+
+def _pages(app: FastAPI, web: Web) -> None:
+    state = web.state
+    views: Mapping[str, Callable[[Asked], Shown]] = {
+        "/": partial(overview.overview, state),
+        "/topics": partial(topics.topics, state),
+    }
+    for path, view in views.items():
+        _view(app, web, path, partial(_plainly, view))
+    _view(
+        app, web, "/topics/{topic}", lambda request: topics.topic(state, _asked(request), request.path_params["topic"])
+    )
+
+
+def _plainly(view: Callable[[Asked], Shown], request: Request) -> Shown:
+    return view(_asked(request))
+
+
+def _view(app: FastAPI, web: Web, path: str, look: Callable[[Request], Shown]) -> None:
+    """As a page, and its live part."""
+
+    def page(request: Request) -> Response:
+        return web.page(request, lambda: look(request))
+
+    async def live(request: Request) -> Response:
+        return web.live(request, lambda: look(request))
+
+    app.add_api_route(path, page, methods=["GET"], include_in_schema=False)
+    app.add_api_route(f"/live{path}", live, methods=["GET"], include_in_schema=False)
+
+
+def _api(app: FastAPI, state: State) -> None:
+    def told(value: object) -> Response:
+        return Response(dumped(value), media_type=JSON)
+
+    @app.get("/api/overview", tags=["cluster"])
+    def _overview() -> Response:
+        """Brokers, controllers, topics in sum, and what needs attention."""
+        return told(overview.overview_facts(state))
+
+    @app.get("/api/topics", tags=["topics"])
+    def _topics() -> Response:
+        """Every topic with its partitions, leaders and in-sync sets."""
+        return told(topics.topics_facts(state))
+
+    @app.get("/api/topics/{topic}", tags=["topics"])
+    def _topic(topic: str) -> Response:
+        """One topic: offsets, settings, what weakens a guarantee, and who holds the last stable offset back."""
+        return told(topics.topic_facts(state, topic))
+
+
+def _asked(request: Request) -> Asked:
+    return Asked(dict(request.query_params))
+
+
+def _invalid(error: RequestValidationError) -> FencepostError:
+    first = error.errors()[0]
+    return Usage(f"{first['loc'][-1]}: {first['msg']}", "correct the address")
+
+
+def _absent(request: Request, error: HTTPException) -> FencepostError:
+    if error.status_code == 404:
+        return Missing(f"there is no page {request.url.path}", "see the overview")
+    return Usage(str(error.detail), "correct the request")
+
+
+def static_names() -> list[str]:
+    """The files of ours that a browser may load."""
+    return sorted(one.name for one in files("fencepost.web").joinpath("static").iterdir() if one.is_file())
