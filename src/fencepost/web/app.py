@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
@@ -20,7 +20,7 @@ from fencepost.kafka.errors import Forbidden, Missing
 from fencepost.machine.plain_json import dumped
 from fencepost.web import rendering
 from fencepost.web.live import Streams
-from fencepost.web.pages import overview, topics
+from fencepost.web.pages import messages, overview, topics
 from fencepost.web.pages.page import PLACES, Shown
 from fencepost.web.safety import Guard, Safety
 from fencepost.web.state import State
@@ -28,6 +28,7 @@ from fencepost.web.tables import Asked
 
 _STATUS = ((Missing, 404), (Forbidden, 403), (Usage, 400), (Unreachable, 503))
 JSON = "application/json"
+LARGEST = 2**63 - 1
 
 
 class Web:
@@ -116,9 +117,23 @@ def _pages(app: FastAPI, web: Web) -> None:
     }
     for path, view in views.items():
         _view(app, web, path, partial(_plainly, view))
-    _view(
-        app, web, "/topics/{topic}", lambda request: topics.topic(state, _asked(request), request.path_params["topic"])
-    )
+    of_topic: Mapping[str, Callable[[Request], Shown]] = {
+        "/topics/{topic}": lambda one: topics.topic(state, _asked(one), _topic(one)),
+        "/topics/{topic}/messages": lambda one: messages.messages(state, _asked(one), _topic(one)),
+        "/topics/{topic}/records/{partition:int}/{offset:int}": lambda one: messages.record(
+            state, _asked(one), _topic(one), *_place(one)
+        ),
+    }
+    for path, look in of_topic.items():
+        _view(app, web, path, look)
+
+
+def _topic(request: Request) -> str:
+    return str(request.path_params["topic"])
+
+
+def _place(request: Request) -> tuple[int, int]:
+    return int(request.path_params["partition"]), min(int(request.path_params["offset"]), LARGEST)
 
 
 def _plainly(view: Callable[[Asked], Shown], request: Request) -> Shown:
@@ -156,6 +171,27 @@ def _api(app: FastAPI, state: State) -> None:
     def _topic(topic: str) -> Response:
         """One topic: offsets, settings, what weakens a guarantee, and who holds the last stable offset back."""
         return told(topics.topic_facts(state, topic))
+
+    @app.get("/api/topics/{topic}/messages", tags=["messages"])
+    def _messages(  # noqa: PLR0913, PLR0917 (each is a parameter of the address)
+        request: Request,
+        topic: str,
+        partition: Annotated[str, Query(description="a number, or all")] = "all",
+        start: Annotated[str, Query(alias="from", description="newest, oldest, offset, time or key")] = "newest",
+        offset: Annotated[str, Query(description="with from=offset, and where a search by key begins")] = "0",
+        time: Annotated[str, Query(description="with from=time: ISO 8601, in UTC or with a zone")] = "",
+        key: Annotated[str, Query(description="with from=key")] = "",
+        isolation: Annotated[str, Query(description="read_committed or read_uncommitted")] = "read_committed",
+        n: Annotated[str, Query(description="most offsets, up to 500")] = "50",
+    ) -> Response:
+        """Records, each marked committed, aborted, open or control. Bounded in number, bytes and time."""
+        del partition, start, offset, time, key, isolation, n  # they are read where the page reads them
+        return told(messages.messages_facts(state, topic, dict(request.query_params)))
+
+    @app.get("/api/topics/{topic}/messages/{partition}/{offset}", tags=["messages"])
+    def _message(topic: str, partition: int, offset: int) -> Response:
+        """What stands at one offset."""
+        return told(messages.record_facts(state, topic, partition, min(max(offset, 0), LARGEST)))
 
 
 def _asked(request: Request) -> Asked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 
 from starlette.concurrency import run_in_threadpool
@@ -10,6 +11,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 EVERY_SECONDS = 2.0
 MOST_STREAMS = 100
+_TOLD_TIME = re.compile(r"(<time [^>]*>)[^<]*")  # how long ago goes on by itself, and is no news
 _ALIVE = ": alive\n\n"
 _ALIVE_EVERY = 7  # rounds without news
 
@@ -38,8 +40,8 @@ class Streams:
             before, silent = None, 0
             while not self._ending.is_set():
                 part = await run_in_threadpool(look)
-                if part != before:
-                    before, silent = part, 0
+                if (news := _TOLD_TIME.sub(r"\1", part)) != before:
+                    before, silent = news, 0
                     yield event("live", part)
                 elif (silent := silent + 1) % _ALIVE_EVERY == 0:
                     yield _ALIVE

@@ -11,7 +11,11 @@ from typing import TypeVar
 from fencepost.admin.attention import Attention, of_layout, of_transactions, worst_first
 from fencepost.errors import Unreachable
 from fencepost.kafka.client import Cluster
-from fencepost.kafka.layout import Layout, list_offsets, minimums, read_layout
+from fencepost.kafka.errors import Missing
+from fencepost.kafka.key_search import Found, read_place, search, with_key
+from fencepost.kafka.layout import Layout, TopicLayout, leaders, list_offsets, minimums, read_layout
+from fencepost.kafka.messages import LogEntry, LogPart, Wanted, read_parts
+from fencepost.kafka.names import did_you_mean, require_topic
 from fencepost.kafka.open_transactions import (
     OpenProducer,
     TransactionDescription,
@@ -29,7 +33,7 @@ from fencepost.rules.topics import topic_findings
 from fencepost.web.answers import Answer, Answers
 
 T = TypeVar("T")
-GLANCE, LOOK, SEARCH = 2.0, 5.0, 60.0  # seconds that an answer stays
+AT_ONCE, TAIL, GLANCE, LOOK, SEARCH = 0.2, 1.0, 2.0, 5.0, 60.0  # seconds that an answer stays
 
 
 class Connections:
@@ -118,6 +122,44 @@ class State:
             list(topic_findings(facts)) if facts else [],
             holding,
         )
+
+    def topic_layout(self, name: str) -> TopicLayout:
+        """Raises Missing, with the nearest name."""
+        require_topic(name)
+        topics = self.layout().require().topics
+        if name not in topics:
+            self.answers.forget("layout", "topics")  # it may just have been made
+            topics = self.layout().require().topics
+        if name not in topics:
+            raise Missing(f"there is no topic {name}", did_you_mean(name, topics, "see the topics"))
+        return topics[name]
+
+    def parts(self, topic: str, wanted: Mapping[TopicPartition, Wanted], follow: bool) -> list[LogPart]:
+        """Of all who follow the same one asks."""
+        key = ("parts", topic, tuple(sorted(wanted.items(), key=lambda one: one[0])))
+        kafka = self.connections.kafka
+        return self._wire(key, lambda wire: read_parts(wire, kafka, wanted), TAIL if follow else AT_ONCE).require()
+
+    def search(self, topic: str, starts: Mapping[TopicPartition, int], key: str) -> Found:
+        kafka, wanted = self.connections.kafka, with_key(key.encode("utf-8", "surrogateescape"))
+        asked = ("key", topic, key, tuple(sorted(starts.items())))
+        return self._wire(asked, lambda wire: search(wire, kafka, starts, wanted), LOOK).require()
+
+    def place(self, at: TopicPartition, offset: int, kept: int) -> LogEntry | None:
+        kafka = self.connections.kafka
+        found = self._wire(("place", at, offset), lambda wire: read_place(wire, kafka, at, offset, kept), GLANCE)
+        return next(iter(found.require()), None)
+
+    def offsets_at(self, partitions: Sequence[TopicPartition], moment: datetime) -> dict[TopicPartition, int]:
+        """The first offset of that time or later; the end where nothing is so young."""
+
+        def ask(wire: Wire) -> dict[TopicPartition, int]:
+            led = {at: leader for at, leader in leaders(wire, partitions).items() if at in set(partitions)}
+            found = list_offsets(wire, led, at_ms=max(int(moment.timestamp() * 1000), 0))
+            ends = list_offsets(wire, led)
+            return {at: found[at] if found.get(at, -1) >= 0 else ends[at] for at in ends}
+
+        return self._wire(("time", tuple(partitions), moment), ask, LOOK).require()
 
     def transactions(self) -> Answer[list[TransactionSummary]]:
         return self._wire("transactions", list_transactions, GLANCE)

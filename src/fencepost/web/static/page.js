@@ -169,6 +169,12 @@ document.addEventListener("DOMContentLoaded", () => {
   setInterval(tellTimes, 1000);
   drawCharts();
   setInterval(() => { if (document.visibilityState === "visible") drawCharts(); }, 15000);
+  const browse = document.querySelector("form.browse");
+  if (browse) {
+    const choose = () => { browse.dataset.from = browse.elements.from.value; };
+    browse.elements.from.addEventListener("change", choose);
+    choose();
+  }
   const reload = document.querySelector("[data-reload]");
   if (reload) setTimeout(() => location.reload(), 1000 * Number(reload.dataset.reload));
 });
