@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -52,6 +53,12 @@ def without(client: httpx.Client, path: str, text: str) -> str:
         assert time.monotonic() < deadline, f"{path} still shows {text!r}"
         time.sleep(0.1)
     return page
+
+
+def token_of(client: httpx.Client) -> dict[str, str]:
+    """What our own page sends with a change."""
+    (token,) = re.findall(r'data-token="([^"]+)"', client.get("/").text)
+    return {"x-fencepost-token": token, "origin": str(client.base_url).rstrip("/")}
 
 
 def browser_of(address: str, **headers: str) -> httpx.Client:

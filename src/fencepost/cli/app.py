@@ -30,6 +30,7 @@ from fencepost.cli import (
     run,
     stack,
     topic,
+    txn,
     web,
 )
 from fencepost.cli.output import INTERRUPTED, complain, say
@@ -101,6 +102,7 @@ app.command()(stack.up)
 app.command()(stack.down)
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
+app.add_typer(txn.app, name="txn")
 app.command()(demo.demo)
 app.command()(plan.spec)
 app.command()(init.init)

@@ -15,7 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from fencepost.errors import Usage
-from fencepost.kafka.errors import Forbidden
+from fencepost.kafka.errors import Forbidden, Missing
+from fencepost.kafka.names import did_you_mean, require_topic
 from fencepost.kafka.wire import Wire
 from fencepost.model import TopicPartition
 
@@ -189,10 +190,25 @@ def _time(ms: int) -> datetime | None:
     return datetime.fromtimestamp(ms / 1000, UTC) if ms >= 0 else None
 
 
+def leaders_of(wire: Wire, topics: Iterable[str] | None) -> dict[TopicPartition, int]:
+    """Who leads the partitions of these topics, or of all. Raises Missing, with the nearest name."""
+    names = None if topics is None else sorted({require_topic(name) for name in topics})
+    found = wire.ask(lambda admin: admin.describe_topics(names), "the topics")
+    for topic in found:
+        if topic["error_code"] and names is not None:
+            known = [one["name"] for one in wire.ask(lambda admin: admin.describe_topics(None), "the topics")]
+            near = did_you_mean(topic["name"], known, "see `fencepost topic list`")
+            raise Missing(f"there is no topic {topic['name']}", near)
+    return _led(found)
+
+
 def leaders(wire: Wire, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Who leads these topics' partitions now, without those that nobody leads."""
     topics = sorted({at.topic for at in partitions})
-    found = wire.ask(lambda admin: admin.describe_topics(topics), "the topics") if topics else []
+    return _led(wire.ask(lambda admin: admin.describe_topics(topics), "the topics")) if topics else {}
+
+
+def _led(found: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic["name"], part["partition_index"]): part["leader_id"]
         for topic in found

@@ -16,6 +16,7 @@ from typing import Any
 from fencepost.errors import Refused, Unknown, Unreachable, Usage
 from fencepost.kafka.errors import Missing
 from fencepost.kafka.wire import Wire
+from fencepost.machine.plain_json import iso
 from fencepost.model import TopicPartition
 
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")  # states in which it still holds readers back
@@ -55,6 +56,21 @@ class TransactionDescription:
         """Seconds since it began."""
         return (now - self.started_at).total_seconds() if self.started_at and self.open else None
 
+    def as_json(self, now: datetime) -> dict[str, Any]:
+        return {
+            "transactional_id": self.transactional_id,
+            "state": self.state,
+            "open": self.open,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+            "coordinator": self.coordinator,
+            "timeout_ms": self.timeout_ms,
+            "started_at": iso(self.started_at),
+            "age_seconds": self.age(now),
+            "overdue": self.overdue(now),
+            "partitions": [{"topic": at.topic, "partition": at.partition} for at in self.partitions],
+        }
+
     def overdue(self, now: datetime) -> bool:
         """Is it open for longer than its own timeout?"""
         age = self.age(now)
@@ -72,6 +88,16 @@ class OpenProducer:
     last_timestamp: datetime  # of its newest record
     coordinator_epoch: int = field(default=-1, compare=False)
 
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "start_offset": self.start_offset,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+            "last_timestamp": iso(self.last_timestamp),
+        }
+
 
 def list_transactions(wire: Wire) -> list[TransactionSummary]:
     """Every transactional id that a coordinator remembers, the open ones first."""
@@ -88,7 +114,10 @@ def describe_transactions(wire: Wire, ids: Iterable[str]) -> list[TransactionDes
     """Each of them. Raises Missing where a coordinator knows none of that name."""
     wanted = list(ids)
     subject = f"transactional.id {wanted[0]}" if len(wanted) == 1 else "the transactions"
-    answer = wire.ask(lambda admin: admin.describe_transactions(wanted), subject) if wanted else {}
+    try:
+        answer = wire.ask(lambda admin: admin.describe_transactions(wanted), subject) if wanted else {}
+    except Missing as error:
+        raise Missing(error.message, "see `fencepost txn list`") from error
     return [_described(id_, one) for id_, one in sorted(answer.items())]
 
 
@@ -123,7 +152,8 @@ def open_producers(wire: Wire, partitions: Iterable[TopicPartition]) -> list[Ope
     from kafka import TopicPartition as WirePartition
 
     wanted = [WirePartition(*at) for at in partitions]
-    answer = wire.ask(lambda admin: admin.describe_producers(wanted), "the producers of the partitions")
+    subject = f"{wanted[0].topic}/{wanted[0].partition}" if len(wanted) == 1 else "one of the partitions"
+    answer = wire.ask(lambda admin: admin.describe_producers(wanted), subject) if wanted else {}
     return sorted(
         (
             OpenProducer(
@@ -187,6 +217,17 @@ def owner_of(wire: Wire, open_: OpenProducer) -> TransactionDescription | None:
     """The transaction that a coordinator keeps open there: its producer may be alive. None: it hangs."""
     known = (one for one in open_transactions(wire) if one.producer_id == open_.producer_id)
     return next((one for one in known if open_.partition in one.partitions), None)
+
+
+def require_hanging(wire: Wire, open_: OpenProducer) -> None:
+    """Raises Usage where a coordinator still keeps it open."""
+    if owner := owner_of(wire, open_):
+        said = f"transactional.id {owner.transactional_id} ({owner.state}) owns the transaction at {open_.start_offset}"
+        timeout = f"{owner.timeout_ms / 1000:,.0f} s"
+        raise Usage(
+            f"{said} of {open_.partition}: its producer may be alive, and would hear nothing of an abort",
+            f"end that producer, or wait for its timeout of {timeout}; --live aborts it all the same",
+        )
 
 
 def abort_hanging(wire: Wire, open_: OpenProducer) -> None:

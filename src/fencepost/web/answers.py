@@ -70,6 +70,12 @@ class Answers:
         finally:
             question.lock.release()
 
+    def known(self, key: Hashable) -> Answer[Any]:
+        """What was answered last, however long ago; nobody is asked."""
+        with self._lock:
+            question = self._questions.get(key)
+        return question.answer if question else Answer(None, None)
+
     def forget(self, *keys: Hashable) -> None:
         """What was changed is asked for anew."""
         with self._lock:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -19,16 +20,25 @@ from fencepost.errors import FencepostError, Unreachable, Usage
 from fencepost.kafka.errors import Forbidden, Missing
 from fencepost.machine.plain_json import dumped
 from fencepost.web import rendering
+from fencepost.web.background import Background, Chore
 from fencepost.web.live import Streams
-from fencepost.web.pages import messages, overview, topics
+from fencepost.web.pages import messages, overview, topics, transactions
 from fencepost.web.pages.page import PLACES, Shown
 from fencepost.web.safety import Guard, Safety
-from fencepost.web.state import State
+from fencepost.web.state import SEARCH, State
 from fencepost.web.tables import Asked
 
 _STATUS = ((Missing, 404), (Forbidden, 403), (Usage, 400), (Unreachable, 503))
 JSON = "application/json"
 LARGEST = 2**63 - 1
+
+
+class AbortRequest(BaseModel):
+    """Which transaction is meant."""
+
+    topic: str = Field(max_length=249)
+    partition: int | str
+    start_offset: int | str
 
 
 class Web:
@@ -80,7 +90,8 @@ def application(state: State, safety: Safety, streams: Streams) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        yield
+        with Background([Chore(SEARCH, state.find_hanging)]):
+            yield
         state.connections.close()
 
     app = FastAPI(
@@ -114,6 +125,8 @@ def _pages(app: FastAPI, web: Web) -> None:
     views: Mapping[str, Callable[[Asked], Shown]] = {
         "/": partial(overview.overview, state),
         "/topics": partial(topics.topics, state),
+        "/transactions": partial(transactions.transactions, state),
+        "/transaction": partial(transactions.transaction, state),
     }
     for path, view in views.items():
         _view(app, web, path, partial(_plainly, view))
@@ -192,6 +205,26 @@ def _api(app: FastAPI, state: State) -> None:
     def _message(topic: str, partition: int, offset: int) -> Response:
         """What stands at one offset."""
         return told(messages.record_facts(state, topic, partition, min(max(offset, 0), LARGEST)))
+
+    @app.get("/api/transactions", tags=["transactions"])
+    def _transactions() -> Response:
+        """Every transactional id, the open ones in full, and who holds which last stable offset back."""
+        return told(transactions.transactions_facts(state))
+
+    @app.get("/api/transactions/hanging", tags=["transactions"])
+    def _hanging() -> Response:
+        """Open transactions that no coordinator knows. All partitions are looked at, twice where there is a suspect."""
+        return told(transactions.hanging_facts(state))
+
+    @app.get("/api/transaction", tags=["transactions"])
+    def _transaction(id: str) -> Response:  # noqa: A002 (as it stands in the address)
+        """One transactional id."""
+        return told(transactions.transaction_facts(state, id))
+
+    @app.post("/api/transactions/abort", tags=["transactions"])
+    def _abort(asked: AbortRequest) -> Response:
+        """Abort one that hangs. Needs --allow-changes, the page's token and its origin."""
+        return told(transactions.abort(state, asked.model_dump()))
 
 
 def _asked(request: Request) -> Asked:

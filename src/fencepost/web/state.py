@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TypeVar
 
 from fencepost.admin.attention import Attention, of_layout, of_transactions, worst_first
-from fencepost.errors import Unreachable
+from fencepost.errors import Unreachable, Usage
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import Missing
 from fencepost.kafka.key_search import Found, read_place, search, with_key
@@ -20,6 +20,7 @@ from fencepost.kafka.open_transactions import (
     OpenProducer,
     TransactionDescription,
     TransactionSummary,
+    describe_transactions,
     find_hanging,
     list_transactions,
     open_producers,
@@ -86,6 +87,14 @@ class TopicState:
     settings: Sequence[TopicSetting] | None
     findings: Sequence[Finding]  # what weakens a guarantee
     holding: Sequence[OpenProducer]  # inside transactions, where the last stable offset is behind the end
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """What open transactions hold back."""
+
+    producers: Sequence[OpenProducer]
+    offsets: Mapping[TopicPartition, int]  # from the last stable offset to the end
 
 
 class State:
@@ -167,9 +176,30 @@ class State:
     def open_transactions(self) -> Answer[list[TransactionDescription]]:
         return self._wire("open", open_transactions, GLANCE)
 
+    def transaction(self, id_: str) -> Answer[TransactionDescription]:
+        if not id_:
+            raise Usage("which transaction?", "give its transactional.id as id")
+        return self._wire(("transaction", id_), lambda wire: describe_transactions(wire, [id_])[0], GLANCE)
+
+    def gaps(self, partitions: Iterable[TopicPartition]) -> Gaps:
+        """Of those that there still are."""
+        wanted = set(partitions)
+
+        def ask(wire: Wire) -> Gaps:
+            led = {at: leader for at, leader in leaders(wire, wanted).items() if at in wanted}
+            stable, end = list_offsets(wire, led, stable=True), list_offsets(wire, led)
+            behind = {at: end[at] - stable[at] for at in led if at in stable and at in end}
+            return Gaps(open_producers(wire, led), behind)
+
+        return self._wire(("gaps", tuple(sorted(wanted))), ask, GLANCE).require() if wanted else Gaps((), {})
+
     def hanging(self) -> Answer[list[OpenProducer]]:
-        """All partitions are looked at: a search, and not a glance."""
-        return self._wire("hanging", lambda wire: find_hanging(wire, self.layout().require().leaders), SEARCH)
+        """As the last search found it: pages do not wait for one."""
+        return self.answers.known("hanging")
+
+    def find_hanging(self, fresh: float = LOOK) -> Answer[list[OpenProducer]]:
+        """All partitions are looked at, twice where there is a suspect."""
+        return self._wire("hanging", lambda wire: find_hanging(wire, self.layout().require().leaders), fresh)
 
     def stable_offsets(self) -> Answer[dict[TopicPartition, int]]:
         leaders = self.layout().require().leaders

@@ -33,4 +33,5 @@ class Place:
 PLACES = (
     Place("/", "Overview", "o"),
     Place("/topics", "Topics", "t"),
+    Place("/transactions", "Transactions", "x"),
 )
