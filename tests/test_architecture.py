@@ -45,7 +45,7 @@ ALLOWED = {
     "__main__": {"cli"},
 }
 # of fencepost.sinks, for everybody; the other modules there are sinks
-DOOR = {"kind", "registry", "options", "auditing", "handlers", "demo"}
+DOOR = {"kind", "registry", "options", "auditing", "handlers", "demo", "knowing"}
 MEMORY_FOR = {"__init__.py", "testing"}  # a store for users' tests, and for the contract's: nobody registers it
 # programs, folders and wires of these names are no sinks; nor are the block of Kafka's settings and Spark's source
 PROGRAMS = {"local", "lab"}

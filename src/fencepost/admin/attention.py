@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from fencepost.kafka.group_lag import GroupLag
 from fencepost.kafka.layout import Layout, TopicLayout
 from fencepost.kafka.open_transactions import OpenProducer, TransactionDescription
 from fencepost.machine.counting import count
@@ -74,6 +75,21 @@ def of_transactions(
         if transaction.overdue(now):
             why = f"open for {age:.0f} s, its timeout is {transaction.timeout_ms / 1000:.0f} s"
             yield Attention(Level.WARN, f"transaction {transaction.transactional_id} is overdue", why, "transactions")
+
+
+def of_pipeline(name: str, lag: GroupLag | None, verdict: str | None) -> Iterator[Attention]:
+    """`verdict`: of its last audit, where one is kept."""
+    about = f"pipeline:{name}"
+    if verdict == "broken":
+        yield Attention(Level.BAD, f"pipeline {name}: its last audit is broken", "events are lost or doubled", about)
+    for one in lag.partitions if lag else ():
+        place = f"{one.topic}/{one.partition}"
+        if one.gone:
+            why = f"{count(one.gone, 'offset')} of {place} are gone before they were read"
+            yield Attention(Level.BAD, f"pipeline {name} cannot go on", why, about)
+        if one.offsets is not None and one.offsets < 0 and one.position > (one.end or 0):
+            why = f"its position is {one.position} and {place} ends at {one.end}: the topic may be another one"
+            yield Attention(Level.BAD, f"pipeline {name} is beyond the end", why, about)
 
 
 def worst_first(found: Iterable[Attention]) -> list[Attention]:

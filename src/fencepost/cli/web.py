@@ -32,6 +32,16 @@ def web(  # noqa: PLR0913 (each is an option of the command)
             "--password-file", metavar="FILE", help="The password is its first line. Else FENCEPOST_WEB_PASSWORD."
         ),
     ] = None,
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            "--dsn",
+            envvar="FENCEPOST_WEB_DSN",
+            show_envvar=False,
+            show_default="the local stack's",
+            help="PostgreSQL with the ledger of pipelines. Its password goes into a passfile or FENCEPOST_WEB_DSN.",
+        ),
+    ] = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Serve a page to look at brokers, topics, messages, groups, transactions and pipelines, until Ctrl-C.
@@ -42,7 +52,8 @@ def web(  # noqa: PLR0913 (each is an option of the command)
     """
     from fencepost.web.server import Serving, read_password, serve
 
-    serving = Serving(host, port, allow_changes, tuple(allowed_host or ()), read_password(password_file))
+    password = read_password(password_file)
+    serving = Serving(host, port, allow_changes, tuple(allowed_host or ()), password, dsn or _ledger(connection))
 
     def ready(address: str) -> None:
         if output is OutputFormat.JSON:
@@ -51,3 +62,16 @@ def web(  # noqa: PLR0913 (each is an option of the command)
             say(f"{address} ({'changes allowed' if allow_changes else 'read-only'}); Ctrl-C ends it")
 
     serve(connection.kafka_settings(), serving, ready)
+
+
+def _ledger(connection: Connection) -> str | None:
+    """Where libpq's own variables point, or the local stack's; None: nobody said."""
+    from fencepost.cli.pipelines import libpq_knows
+    from fencepost.local import running
+
+    if libpq_knows():
+        return ""
+    if connection.bootstrap_server or connection.command_config:
+        return None
+    stack = running(connection.home)
+    return stack.dsn if stack else None

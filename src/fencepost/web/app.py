@@ -22,7 +22,7 @@ from fencepost.machine.plain_json import dumped
 from fencepost.web import rendering
 from fencepost.web.background import Background, Chore
 from fencepost.web.live import Streams
-from fencepost.web.pages import messages, overview, topics, transactions
+from fencepost.web.pages import groups, messages, overview, pipelines, topics, transactions
 from fencepost.web.pages.page import PLACES, Shown
 from fencepost.web.safety import Guard, Safety
 from fencepost.web.state import SEARCH, State
@@ -31,6 +31,7 @@ from fencepost.web.tables import Asked
 _STATUS = ((Missing, 404), (Forbidden, 403), (Usage, 400), (Unreachable, 503))
 JSON = "application/json"
 LARGEST = 2**63 - 1
+REMEMBER_SECONDS = 10.0
 
 
 class AbortRequest(BaseModel):
@@ -90,8 +91,9 @@ def application(state: State, safety: Safety, streams: Streams) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        with Background([Chore(SEARCH, state.find_hanging)]):
+        with Background([Chore(SEARCH, state.find_hanging), Chore(REMEMBER_SECONDS, state.remember)]):
             yield
+        state.history.close()
         state.connections.close()
 
     app = FastAPI(
@@ -125,6 +127,10 @@ def _pages(app: FastAPI, web: Web) -> None:
     views: Mapping[str, Callable[[Asked], Shown]] = {
         "/": partial(overview.overview, state),
         "/topics": partial(topics.topics, state),
+        "/groups": partial(groups.groups, state),
+        "/group": partial(groups.group, state),
+        "/pipelines": partial(pipelines.pipelines, state),
+        "/pipeline": partial(pipelines.pipeline, state),
         "/transactions": partial(transactions.transactions, state),
         "/transaction": partial(transactions.transaction, state),
     }
@@ -205,6 +211,36 @@ def _api(app: FastAPI, state: State) -> None:
     def _message(topic: str, partition: int, offset: int) -> Response:
         """What stands at one offset."""
         return told(messages.record_facts(state, topic, partition, min(max(offset, 0), LARGEST)))
+
+    @app.get("/api/groups", tags=["groups"])
+    def _groups() -> Response:
+        """Every group with its lag: in records, without markers and aborted ones, up to the last stable offset."""
+        return told(groups.groups_facts(state))
+
+    @app.get("/api/group", tags=["groups"])
+    def _group(name: str) -> Response:
+        """One group: members, assignment, and the lag of each partition in records and in time."""
+        return told(groups.group_facts(state, name))
+
+    @app.get("/api/group/history", tags=["groups"])
+    def _history(name: str, hours: Annotated[float, Query(gt=0, le=24)] = 1) -> Response:
+        """Its lag over time, as far as this server, or another one of this user, has watched it."""
+        return told(groups.history_facts(state, name, hours))
+
+    @app.get("/api/pipelines", tags=["pipelines"])
+    def _pipelines() -> Response:
+        """Every pipeline that the ledger or a group of its name tells of, with guarantee, lag, rate and last audit."""
+        return told(pipelines.pipelines_facts(state))
+
+    @app.get("/api/pipeline", tags=["pipelines"])
+    def _pipeline(name: str) -> Response:
+        """One pipeline: hop by hop, positions with owners and epochs, and its last audit."""
+        return told(pipelines.pipeline_facts(state, name))
+
+    @app.get("/api/pipeline/batches", tags=["pipelines"])
+    def _batches(name: str) -> Response:
+        """Its rows and dead letters by minute, of the last hour."""
+        return told(pipelines.batches_facts(state, name))
 
     @app.get("/api/transactions", tags=["transactions"])
     def _transactions() -> Response:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fencepost.errors import Unreachable, Usage
+from fencepost.machine import cache
 from fencepost.machine.trust import require_facts
 from fencepost.web.safety import LOOPBACK_NAMES, Safety
 
@@ -27,6 +28,7 @@ class Serving:
     allow_changes: bool = False
     names: Collection[str] = ()
     password: str | None = field(default=None, repr=False)
+    ledger: str | None = field(default=None, repr=False)  # a connection string; may hold a password
 
     def __post_init__(self) -> None:
         """Raises Usage for a host that others can reach, without a password."""
@@ -71,12 +73,14 @@ def serve(kafka: Mapping[str, str], serving: Serving, ready: Callable[[str], Non
 
         from fencepost.web.answers import Answers
         from fencepost.web.app import application
+        from fencepost.web.history import History
         from fencepost.web.live import Streams
         from fencepost.web.state import Connections, State
     except ModuleNotFoundError as error:
         raise Usage(f"the page needs {error.name}", "pip install 'fencepost[web]'") from error
     streams = Streams()
-    app = application(State(Connections(kafka), Answers()), serving.safety, streams)
+    state = State(Connections(kafka), Answers(), History(cache.folder() / "web" / "history.sqlite"), serving.ledger)
+    app = application(state, serving.safety, streams)
     listening = _listening(serving.host, serving.port)
 
     class Server(uvicorn.Server):

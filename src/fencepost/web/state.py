@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TypeVar
 
-from fencepost.admin.attention import Attention, of_layout, of_transactions, worst_first
+from fencepost.admin.attention import Attention, of_layout, of_transactions
 from fencepost.errors import Unreachable, Usage
+from fencepost.kafka.batch_headers import BatchHeader
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import Missing
+from fencepost.kafka.group_lag import Counts, GroupLag, group_lags, lags_of
+from fencepost.kafka.groups import GroupDescription, GroupSummary, describe_group, list_groups
 from fencepost.kafka.key_search import Found, read_place, search, with_key
 from fencepost.kafka.layout import Layout, TopicLayout, leaders, list_offsets, minimums, read_layout
+from fencepost.kafka.log_reader import fetch
 from fencepost.kafka.messages import LogEntry, LogPart, Wanted, read_parts
 from fencepost.kafka.names import did_you_mean, require_topic
 from fencepost.kafka.open_transactions import (
@@ -28,13 +33,18 @@ from fencepost.kafka.open_transactions import (
 )
 from fencepost.kafka.topics import TopicDescription, TopicSetting, describe_topic, topic_facts, topic_settings
 from fencepost.kafka.wire import Wire
-from fencepost.model import TopicPartition
+from fencepost.model import Span, TopicPartition
 from fencepost.rules.findings import Finding
 from fencepost.rules.topics import topic_findings
+from fencepost.sinks import registry
+from fencepost.sinks.knowing import KnownPipeline, KnowsPipelines, TimedCommit
 from fencepost.web.answers import Answer, Answers
+from fencepost.web.history import History, Pace
 
 T = TypeVar("T")
-AT_ONCE, TAIL, GLANCE, LOOK, SEARCH = 0.2, 1.0, 2.0, 5.0, 60.0  # seconds that an answer stays
+_NEWEST = 100  # offsets of each partition
+_WITH_OFFSETS = ("classic", "consumer")
+AT_ONCE, TAIL, GLANCE, LOOK, SLOW, SEARCH = 0.2, 1.0, 2.0, 5.0, 20.0, 60.0  # seconds that an answer stays
 
 
 class Connections:
@@ -100,9 +110,15 @@ class Gaps:
 class State:
     """Asked by any number of threads."""
 
-    def __init__(self, connections: Connections, answers: Answers) -> None:
+    def __init__(
+        self, connections: Connections, answers: Answers, history: History | None = None, ledger: str | None = None
+    ) -> None:
+        """`ledger`: how the store is reached in which pipelines keep their positions, in its own words."""
         self.connections = connections
         self.answers = answers
+        self.history = history or History(None)
+        self._ledger = ledger
+        self._counts = Counts()
 
     def layout(self) -> Answer[Layout]:
         return self._wire("layout", lambda wire: read_layout(wire, self._minimums(wire)), GLANCE)
@@ -205,6 +221,92 @@ class State:
         leaders = self.layout().require().leaders
         return self._wire("stable", lambda wire: list_offsets(wire, leaders, stable=True), LOOK)
 
+    def groups(self) -> Answer[list[GroupSummary]]:
+        return self._cluster("groups", list_groups, LOOK)
+
+    def lags(self) -> Answer[dict[str, GroupLag]]:
+        """Of every group that has committed something."""
+
+        def ask(wire: Wire) -> dict[str, GroupLag]:
+            names = [one.group for one in self.groups().require() if one.type in _WITH_OFFSETS]
+            return {one.group: one for one in group_lags(wire, self._counts, names)}
+
+        return self._wire("lags", ask, LOOK)
+
+    def members(self, group: str) -> Answer[GroupDescription]:
+        return self._cluster(("members", group), lambda cluster: describe_group(cluster, group), GLANCE)
+
+    def lag(self, group: str) -> Answer[GroupLag | None]:
+        """None: it has committed nothing."""
+
+        def ask(wire: Wire) -> GroupLag | None:
+            return next(iter(group_lags(wire, self._counts, [group])), None)
+
+        return self._wire(("lag", group), ask, GLANCE)
+
+    def remember(self) -> None:
+        """What is known now goes into the history."""
+        self.history.add(self.layout().require().cluster_id, self.lags().require().values())
+
+    def pace(self, group: str) -> Pace | None:
+        layout = self.layout().value
+        return self.history.pace(layout.cluster_id, group) if layout else None
+
+    def pipelines(self) -> Answer[list[KnownPipeline]]:
+        """Those whose ledger can be read; none where nobody said where it is."""
+
+        def ask() -> list[KnownPipeline]:
+            where = self._ledger
+            return [] if where is None else [one for kind in _ledgers() for one in kind.pipelines(where)]
+
+        return self.answers.get("pipelines", ask, GLANCE)
+
+    def commits_over(self, one: KnownPipeline, at: TopicPartition, span: Span) -> list[TimedCommit]:
+        def ask() -> list[TimedCommit]:
+            return [commit for kind in _ledgers() for commit in kind.commits_over(self._ledger or "", one, at, span)]
+
+        return self.answers.get(("over", one.place, one.pipeline, at, span), ask, GLANCE).require()
+
+    def commits_since(self, one: KnownPipeline, since: datetime) -> list[TimedCommit]:
+        def ask() -> list[TimedCommit]:
+            return [commit for kind in _ledgers() for commit in kind.commits_since(self._ledger or "", one, since)]
+
+        return self.answers.get(("since", one.place, one.pipeline), ask, LOOK).require()
+
+    def lag_of(self, one: KnownPipeline) -> Answer[GroupLag]:
+        """Of what its ledger holds, whatever its group shows."""
+        positions = {at: held.position for at, held in one.stored.items()}
+
+        def ask(wire: Wire) -> GroupLag:
+            return lags_of(wire, self._counts, {one.pipeline: positions})[0]
+
+        return self._wire(("pipeline", one.place, one.pipeline), ask, GLANCE)
+
+    def producers(self, topics: Iterable[str]) -> Counter[str]:
+        """How the newest batches were sent: in a transaction, idempotent, or not."""
+        led = {at: leader for at, leader in self.layout().require().leaders.items() if at.topic in set(topics)}
+
+        def ask(wire: Wire) -> Counter[str]:
+            ends = list_offsets(wire, led)
+            seen = fetch(
+                wire, {at: max(end - _NEWEST, 0) for at, end in ends.items() if end}, committed=False, most=64 << 10
+            )
+            return Counter(_sent(batch) for one in seen.values() for batch in one.batches if batch.marker is None)
+
+        return self._wire(("producers", tuple(led)), ask, SLOW).require() if led else Counter()
+
+    def findings(self, topic: str) -> list[Finding]:
+        """What of its settings weakens a guarantee; nothing for one that is gone."""
+
+        def ask(cluster: Cluster) -> list[Finding]:
+            facts = topic_facts(cluster, topic)
+            return list(topic_findings(facts)) if facts else []
+
+        try:
+            return self._cluster(("findings", topic), ask, SLOW).require()
+        except Missing:
+            return []
+
     def attention(self) -> list[Attention]:
         """Of what is known; what cannot be asked is told where it is shown."""
         now = datetime.now(UTC)
@@ -212,13 +314,23 @@ class State:
         if layout := self.layout().value:
             found += of_layout(layout, now)
         found += of_transactions(self.open_transactions().value or (), self.hanging().value or (), now)
-        return worst_first(found)
+        return found
 
     def _wire(self, key: object, question: Callable[[Wire], T], fresh: float) -> Answer[T]:
         return self.answers.get(key, lambda: self.connections.wire(question), fresh)
 
     def _cluster(self, key: object, question: Callable[[Cluster], T], fresh: float) -> Answer[T]:
         return self.answers.get(key, lambda: self.connections.cluster(question), fresh)
+
+
+def _sent(batch: BatchHeader) -> str:
+    if batch.producer_id < 0:
+        return "not idempotent"
+    return "in a transaction" if batch.transactional else "idempotent"
+
+
+def _ledgers() -> list[KnowsPipelines]:
+    return list(registry.of_ours(KnowsPipelines).values())
 
 
 def _topics(wire: Wire) -> list[str]:

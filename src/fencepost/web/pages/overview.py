@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fencepost.admin.attention import Attention, of_pipeline, worst_first
 from fencepost.kafka.layout import Layout
 from fencepost.web.pages.page import Shown
+from fencepost.web.pages.pipelines import Pipeline, every_pipeline, ledger_trouble, pipelines_facts
 from fencepost.web.state import State
 from fencepost.web.tables import Asked
 
@@ -39,15 +42,24 @@ def overview(state: State, _asked: Asked) -> Shown:
     layout = state.layout()
     if layout.value is None:
         layout.require()
+    found = every_pipeline(state)
     return Shown(
         "overview.html",
         {
             "layout": layout,
             "sums": sums(layout.value) if layout.value else None,
-            "attention": state.attention(),
+            "attention": attention(state, found),
             "open": state.open_transactions(),
+            "pipelines": found,
+            "trouble": ledger_trouble(state),
+            "lags": state.lags(),
         },
     )
+
+
+def attention(state: State, pipelines: Sequence[Pipeline]) -> list[Attention]:
+    of_them = [one for each in pipelines for one in of_pipeline(each.name, each.lag, each.verdict)]
+    return worst_first([*state.attention(), *of_them])
 
 
 def overview_facts(state: State) -> dict[str, Any]:
@@ -57,6 +69,7 @@ def overview_facts(state: State) -> dict[str, Any]:
         "brokers": layout.brokers,
         "quorum": layout.quorum,
         "topics": sums(layout),
-        "attention": state.attention(),
+        "attention": attention(state, every_pipeline(state)),
+        **pipelines_facts(state),
         "open_transactions": len(state.open_transactions().value or ()),
     }

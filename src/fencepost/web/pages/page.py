@@ -32,6 +32,8 @@ class Place:
 
 PLACES = (
     Place("/", "Overview", "o"),
+    Place("/pipelines", "Pipelines", "p"),
     Place("/topics", "Topics", "t"),
+    Place("/groups", "Groups", "c"),
     Place("/transactions", "Transactions", "x"),
 )

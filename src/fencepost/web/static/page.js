@@ -149,10 +149,11 @@ function draw(place, found) {
     paths: one.bars ? uPlot.paths.bars({ size: [0.8, 30] }) : undefined,
   }));
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+  const clock = (self, values) => values.map((at) => new Date(at * 1000).toLocaleTimeString("en", { hour12: false, hour: "2-digit", minute: "2-digit" }));
   const short = (self, values) => values.map((value) => Intl.NumberFormat("en", { notation: "compact" }).format(value));
   const chart = new uPlot({
     width: place.clientWidth, height: Number(place.dataset.height || 180), series: [{}, ...lines],
-    axes: [axis, { ...axis, size: 52, values: short }], legend: { live: true }, cursor: { y: false },
+    axes: [{ ...axis, values: clock }, { ...axis, size: 52, values: short }], legend: { live: true }, cursor: { y: false },
     scales: { y: { range: (self, low, high) => [0, Math.max(high * 1.1, 1)] } },
   }, [found.times, ...found.series.map((one) => one.values)], place);
   charts.set(place, chart);
@@ -174,6 +175,16 @@ document.addEventListener("DOMContentLoaded", () => {
     const choose = () => { browse.dataset.from = browse.elements.from.value; };
     browse.elements.from.addEventListener("change", choose);
     choose();
+  }
+  for (const one of document.querySelectorAll("[data-hours]")) {
+    one.addEventListener("click", (event) => {
+      event.preventDefault();
+      for (const other of one.parentElement.children) other.removeAttribute("aria-current");
+      one.setAttribute("aria-current", "true");
+      const chart = document.querySelector("[data-chart]");
+      chart.dataset.chart = chart.dataset.chart.replace(/hours=[0-9.]+/, `hours=${one.dataset.hours}`);
+      drawCharts();
+    });
   }
   const reload = document.querySelector("[data-reload]");
   if (reload) setTimeout(() => location.reload(), 1000 * Number(reload.dataset.reload));
