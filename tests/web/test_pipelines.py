@@ -59,6 +59,39 @@ def test_it_is_found_by_its_ledger_and_shown_with_its_audit(
         assert client.get("/pipeline?name=nobody").status_code == 404
 
 
+def test_an_event_is_followed_from_its_sender_to_where_it_landed(stack: Stack, pipeline: Path, tmp_path: Path) -> None:
+    spec = yaml.safe_load(pipeline.read_text())
+    name, topic, journal = spec["name"], spec["source"]["topic"], tmp_path / "journal"
+    sent = here("produce", "--topic", topic, "--count", 3, "--journal", journal, *at(stack))
+    assert sent.code == 0
+    told = {"FENCEPOST_WEB_DSN": stack.dsn}
+    with (
+        served(*at(stack), "--journal", journal, folder=tmp_path, env=told) as address,
+        browser_of(address) as client,
+    ):
+        found = client.get(f"/api/topics/{topic}/messages").json()["messages"][0]
+        (id_,) = [one["value"]["text"] for one in found["headers"] if one["name"] == "fencepost.id"]
+        asked = {"q": id_, "topic": topic, "by": "id"}
+        (waiting,) = client.get("/api/events", params=asked).json()["records"]
+        assert (waiting["journal"], waiting["visibility"]) == ("acked", "committed")
+        (receipt,) = [one for one in waiting["pipelines"] if one["pipeline"] == name]
+        assert (receipt["receipt"], receipt["behind"]) == ("waiting", 3)
+        assert here("run", "--once", "--spec", pipeline).code == 0
+        page = page_with(client, f"/topics/{topic}/messages", f'class="pill ok" href="/pipeline?name={name}"')
+        assert "waiting" not in page
+        page_with(client, f"/events?by=id&topic={topic}&q={id_}", "processed")
+        (keyed,) = client.get("/api/events", params={"q": "3", "topic": topic, "by": "key"}).json()["records"]
+        assert (keyed["offset"], keyed["journal"]) == (3, None)
+        nothing = client.get("/api/events", params={**asked, "q": "nobody"}).json()
+        assert (nothing["records"], nothing["searched_everything"]) == ([], True)
+        for wrong in ({"topic": topic}, {"q": "x"}, {"q": "x", "topic": topic, "by": "z"}, {"q": "x", "topic": "a/b"}):
+            assert client.get("/api/events", params=wrong).status_code == 400, wrong
+
+
+def at(stack: Stack) -> tuple[str, str]:
+    return "--bootstrap-server", stack.bootstrap_servers
+
+
 def test_without_a_ledger_its_group_is_there(web: httpx.Client, pipeline: Path) -> None:
     name = yaml.safe_load(pipeline.read_text())["name"]
     page_with(web, "/pipelines", name)

@@ -42,6 +42,12 @@ def web(  # noqa: PLR0913 (each is an option of the command)
             help="PostgreSQL with the ledger of pipelines. Its password goes into a passfile or FENCEPOST_WEB_DSN.",
         ),
     ] = None,
+    journal: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--journal", metavar="FILE", help="A producer's journal, for the way of an event. May be repeated."
+        ),
+    ] = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Serve a page to look at brokers, topics, messages, groups, transactions and pipelines, until Ctrl-C.
@@ -53,7 +59,15 @@ def web(  # noqa: PLR0913 (each is an option of the command)
     from fencepost.web.server import Serving, read_password, serve
 
     password = read_password(password_file)
-    serving = Serving(host, port, allow_changes, tuple(allowed_host or ()), password, dsn or _ledger(connection))
+    serving = Serving(
+        host,
+        port,
+        allow_changes,
+        tuple(allowed_host or ()),
+        password,
+        dsn or _ledger(connection),
+        tuple(journal or ()),
+    )
 
     def ready(address: str) -> None:
         if output is OutputFormat.JSON:

@@ -35,6 +35,14 @@ class TimedCommit:
     landed_at: datetime
 
 
+@dataclass(frozen=True)
+class CommitsOver:
+    """What is on record about some offsets of a partition, at one moment."""
+
+    position: int | None  # None: the pipeline has never been there
+    commits: Sequence[TimedCommit]  # the newest first, at most a thousand
+
+
 @runtime_checkable
 class KnowsPipelines(Protocol):
     """Its ledger can be read without a pipeline's file. Nothing here writes."""
@@ -42,8 +50,8 @@ class KnowsPipelines(Protocol):
     def pipelines(self, where: str) -> Sequence[KnownPipeline]:
         """`where`: how the store is reached, in its own words. Raises Unreachable, Refused, Usage."""
 
-    def commits_over(self, where: str, one: KnownPipeline, at: TopicPartition, span: Span) -> Sequence[TimedCommit]:
-        """Those that covered some of these offsets, the newest first; at most a thousand."""
+    def commits_over(self, where: str, one: KnownPipeline, at: TopicPartition, span: Span) -> CommitsOver:
+        """Those that covered some of these offsets."""
 
     def commits_since(self, where: str, one: KnownPipeline, since: datetime) -> Sequence[TimedCommit]:
         """The newest ones, at most some thousand."""

@@ -22,7 +22,7 @@ from fencepost.machine.plain_json import dumped
 from fencepost.web import rendering
 from fencepost.web.background import Background, Chore
 from fencepost.web.live import Streams
-from fencepost.web.pages import groups, messages, overview, pipelines, topics, transactions
+from fencepost.web.pages import events, groups, messages, overview, pipelines, topics, transactions
 from fencepost.web.pages.page import PLACES, Shown
 from fencepost.web.safety import Guard, Safety
 from fencepost.web.state import SEARCH, State
@@ -131,6 +131,7 @@ def _pages(app: FastAPI, web: Web) -> None:
         "/group": partial(groups.group, state),
         "/pipelines": partial(pipelines.pipelines, state),
         "/pipeline": partial(pipelines.pipeline, state),
+        "/events": partial(events.events, state),
         "/transactions": partial(transactions.transactions, state),
         "/transaction": partial(transactions.transaction, state),
     }
@@ -241,6 +242,17 @@ def _api(app: FastAPI, state: State) -> None:
     def _batches(name: str) -> Response:
         """Its rows and dead letters by minute, of the last hour."""
         return told(pipelines.batches_facts(state, name))
+
+    @app.get("/api/events", tags=["events"])
+    def _events(
+        request: Request,
+        q: Annotated[str, Query(description="the id or the key")] = "",
+        topic: Annotated[str, Query(description="all of it is read, within bounds")] = "",
+        by: Annotated[str, Query(description="id or key")] = "id",
+    ) -> Response:
+        """One event's way: the journal, the log, and what each pipeline made of it."""
+        del q, topic, by  # they are read where the page reads them
+        return told(events.events_facts(state, dict(request.query_params)))
 
     @app.get("/api/transactions", tags=["transactions"])
     def _transactions() -> Response:

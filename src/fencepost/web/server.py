@@ -29,6 +29,7 @@ class Serving:
     names: Collection[str] = ()
     password: str | None = field(default=None, repr=False)
     ledger: str | None = field(default=None, repr=False)  # a connection string; may hold a password
+    journals: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises Usage for a host that others can reach, without a password."""
@@ -79,7 +80,8 @@ def serve(kafka: Mapping[str, str], serving: Serving, ready: Callable[[str], Non
     except ModuleNotFoundError as error:
         raise Usage(f"the page needs {error.name}", "pip install 'fencepost[web]'") from error
     streams = Streams()
-    state = State(Connections(kafka), Answers(), History(cache.folder() / "web" / "history.sqlite"), serving.ledger)
+    history = History(cache.folder() / "web" / "history.sqlite")
+    state = State(Connections(kafka), Answers(), history, serving.ledger, serving.journals)
     app = application(state, serving.safety, streams)
     listening = _listening(serving.host, serving.port)
 

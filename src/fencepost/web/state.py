@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
 from fencepost.admin.attention import Attention, of_layout, of_transactions
+from fencepost.audit.journal import Journal, read_journals
 from fencepost.errors import Unreachable, Usage
 from fencepost.kafka.batch_headers import BatchHeader
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import Missing
 from fencepost.kafka.group_lag import Counts, GroupLag, group_lags, lags_of
 from fencepost.kafka.groups import GroupDescription, GroupSummary, describe_group, list_groups
-from fencepost.kafka.key_search import Found, read_place, search, with_key
+from fencepost.kafka.key_search import Found, read_place, search, with_id, with_key
 from fencepost.kafka.layout import Layout, TopicLayout, leaders, list_offsets, minimums, read_layout
 from fencepost.kafka.log_reader import fetch
 from fencepost.kafka.messages import LogEntry, LogPart, Wanted, read_parts
@@ -37,7 +39,7 @@ from fencepost.model import Span, TopicPartition
 from fencepost.rules.findings import Finding
 from fencepost.rules.topics import topic_findings
 from fencepost.sinks import registry
-from fencepost.sinks.knowing import KnownPipeline, KnowsPipelines, TimedCommit
+from fencepost.sinks.knowing import CommitsOver, KnownPipeline, KnowsPipelines, TimedCommit
 from fencepost.web.answers import Answer, Answers
 from fencepost.web.history import History, Pace
 
@@ -111,12 +113,19 @@ class State:
     """Asked by any number of threads."""
 
     def __init__(
-        self, connections: Connections, answers: Answers, history: History | None = None, ledger: str | None = None
+        self,
+        connections: Connections,
+        answers: Answers,
+        history: History | None = None,
+        ledger: str | None = None,
+        journals: Sequence[Path] = (),
     ) -> None:
-        """`ledger`: how the store is reached in which pipelines keep their positions, in its own words."""
+        """`ledger`: how the store is reached in which pipelines keep their positions, in its own words; `journals`: of
+        producers."""
         self.connections = connections
         self.answers = answers
         self.history = history or History(None)
+        self.journals = journals
         self._ledger = ledger
         self._counts = Counts()
 
@@ -169,6 +178,14 @@ class State:
         kafka, wanted = self.connections.kafka, with_key(key.encode("utf-8", "surrogateescape"))
         asked = ("key", topic, key, tuple(sorted(starts.items())))
         return self._wire(asked, lambda wire: search(wire, kafka, starts, wanted), LOOK).require()
+
+    def search_id(self, topic: str, starts: Mapping[TopicPartition, int], id_: str) -> Found:
+        kafka, asked = self.connections.kafka, ("id", topic, id_, tuple(sorted(starts.items())))
+        return self._wire(asked, lambda wire: search(wire, kafka, starts, with_id(id_)), LOOK).require()
+
+    def journal(self) -> Journal:
+        """What producers noted, in the journals that were named. Raises Usage for one that is none."""
+        return self.answers.get("journal", lambda: read_journals(self.journals), LOOK).require()
 
     def place(self, at: TopicPartition, offset: int, kept: int) -> LogEntry | None:
         kafka = self.connections.kafka
@@ -261,9 +278,10 @@ class State:
 
         return self.answers.get("pipelines", ask, GLANCE)
 
-    def commits_over(self, one: KnownPipeline, at: TopicPartition, span: Span) -> list[TimedCommit]:
-        def ask() -> list[TimedCommit]:
-            return [commit for kind in _ledgers() for commit in kind.commits_over(self._ledger or "", one, at, span)]
+    def commits_over(self, one: KnownPipeline, at: TopicPartition, span: Span) -> CommitsOver:
+        def ask() -> CommitsOver:
+            found = [kind.commits_over(self._ledger or "", one, at, span) for kind in _ledgers()]
+            return next((each for each in found if each.position is not None), CommitsOver(None, ()))
 
         return self.answers.get(("over", one.place, one.pipeline, at, span), ask, GLANCE).require()
 

@@ -19,7 +19,7 @@ from fencepost.rules.sinks import Capabilities, WritePath
 from fencepost.sinks.auditing import Columns, Commit, CommitsAt, KeyOrder, LandedRows, RowsAt
 from fencepost.sinks.handlers import Attempt
 from fencepost.sinks.kind import Activity, Fit, Prepared, SinkJob
-from fencepost.sinks.knowing import KnownPipeline, TimedCommit
+from fencepost.sinks.knowing import CommitsOver, KnownPipeline, TimedCommit
 from fencepost.sinks.postgres import audited, dead_letters, knowing, ledger, preparing, receipts
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.committed import committed
@@ -156,7 +156,7 @@ class PostgresKind:
         with reader(where) as connection:
             return knowing.known_pipelines(connection)
 
-    def commits_over(self, where: str, one: KnownPipeline, at: TopicPartition, span: Span) -> list[TimedCommit]:
+    def commits_over(self, where: str, one: KnownPipeline, at: TopicPartition, span: Span) -> CommitsOver:
         with reader(where) as connection:
             return knowing.commits_over(connection, one, at, span)
 

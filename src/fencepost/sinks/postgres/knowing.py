@@ -10,7 +10,7 @@ from typing import Any, LiteralString
 from fencepost.fence import StoredPosition
 from fencepost.model import Span, TopicPartition
 from fencepost.sinks.auditing import Commit
-from fencepost.sinks.knowing import KnownPipeline, TimedCommit
+from fencepost.sinks.knowing import CommitsOver, KnownPipeline, TimedCommit
 from fencepost.sinks.postgres.connection import Connection, statement, translated
 from fencepost.sinks.postgres.reading import has_columns
 
@@ -30,6 +30,7 @@ _POSITIONS = (
     "SELECT pipeline, topic, partition, position, owner, epoch, topic_id, moved_at FROM {schema}.positions "
     "ORDER BY pipeline, topic, partition"
 )
+_POSITION = "SELECT position FROM {schema}.positions WHERE pipeline = %s AND topic = %s AND partition = %s"
 _RECENT = """
 SELECT pipeline, coalesce(pg_catalog.sum(rows) FILTER
     (WHERE landed_at > pg_catalog.clock_timestamp() - interval '1 minute'), 0)::bigint, pg_catalog.max(landed_at)
@@ -66,9 +67,11 @@ def _of_schema(connection: Connection, schema: str) -> list[KnownPipeline]:
     ]
 
 
-def commits_over(connection: Connection, one: KnownPipeline, at: TopicPartition, span: Span) -> list[TimedCommit]:
+def commits_over(connection: Connection, one: KnownPipeline, at: TopicPartition, span: Span) -> CommitsOver:
+    held = _rows(connection, _POSITION, one.place, one.pipeline, *at)
     values = (one.pipeline, *at, span.end, span.start, MOST_COMMITS)
-    return [_commit(row) for row in _rows(connection, _OVER, one.place, *values)]
+    commits = [_commit(row) for row in _rows(connection, _OVER, one.place, *values)]
+    return CommitsOver(held[0][0] if held else None, commits)
 
 
 def commits_since(connection: Connection, one: KnownPipeline, since: datetime) -> list[TimedCommit]:

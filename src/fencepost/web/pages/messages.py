@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from fencepost.errors import Usage
+from fencepost.errors import FencepostError, Usage
 from fencepost.kafka.errors import Missing
 from fencepost.kafka.key_search import Found
 from fencepost.kafka.messages import Content, LogEntry, LogPart, Wanted
 from fencepost.machine.plain_json import iso
 from fencepost.model import TopicPartition
+from fencepost.web.pages.events import Landing, landings, way_of
 from fencepost.web.pages.page import Shown
 from fencepost.web.state import State
 from fencepost.web.tables import Asked
@@ -181,7 +182,21 @@ def messages(state: State, asked: Asked, topic: str) -> Shown:
     browse = browse_of(topic, asked.query)
     layout = state.topic_layout(topic)
     context = {"asked": asked, "name": topic, "browse": browse, "partitions": len(layout.partitions)}
-    return Shown("messages.html", {**context, "page": read(state, browse), "live": browse.follow})
+    page = read(state, browse)
+    landed = _landed(state, page)
+    return Shown("messages.html", {**context, "page": page, "landed": landed, "live": browse.follow})
+
+
+def _landed(state: State, page: Page) -> dict[tuple[TopicPartition, int], list[Landing]]:
+    """By place, what each pipeline made of it; where the ledger does not answer, nothing."""
+    try:
+        return {
+            (part.partition, offset): landed
+            for part in page.parts
+            for offset, landed in landings(state, part.partition, part.span).items()
+        }
+    except FencepostError:
+        return {}
 
 
 def record(state: State, _asked: Asked, topic: str, partition: int, offset: int) -> Shown:
@@ -197,6 +212,7 @@ def record(state: State, _asked: Asked, topic: str, partition: int, offset: int)
             "tree": tree(document) if document is not None else None,
             "lines": lines(text) if text is not None else [],
             "dump": hexadecimal(value.data) if value and text is None else [],
+            "way": None if entry.marker else way_of(state, entry),
             "headers": [(name, readable(one)) for name, one in entry.headers],
             "live": False,
         },

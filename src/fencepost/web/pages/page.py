@@ -36,4 +36,5 @@ PLACES = (
     Place("/topics", "Topics", "t"),
     Place("/groups", "Groups", "c"),
     Place("/transactions", "Transactions", "x"),
+    Place("/events", "Events", "e"),
 )
