@@ -20,7 +20,7 @@ from fencepost.machine.plain_json import iso
 from fencepost.model import TopicPartition
 
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")  # states in which it still holds readers back
-SETTLE_SECONDS = 5.0  # between a marker on its way and a leader that has written it
+SETTLE_SECONDS = 2.0  # between a marker on its way and a leader that has written it
 _LOOK_SECONDS = 0.5
 _INTERNAL = "__transaction_state"
 
@@ -101,7 +101,8 @@ class OpenProducer:
 
 def list_transactions(wire: Wire) -> list[TransactionSummary]:
     """Every transactional id that a coordinator remembers, the open ones first."""
-    answer = wire.ask(lambda admin: admin.list_transactions(), "the transactions")
+    nodes = wire.nodes()  # kafka-python itself would ask those of some minutes ago
+    answer = wire.ask(lambda admin: admin.list_transactions(broker_ids=nodes), "the transactions")
     found = (
         TransactionSummary(one.transactional_id, one.state.value, one.producer_id, node)
         for node, listed in answer.items()
@@ -240,7 +241,7 @@ def abort_hanging(wire: Wire, open_: OpenProducer) -> None:
 
     spec = AbortTransactionSpec(open_.partition, open_.producer_id, open_.producer_epoch, open_.coordinator_epoch)
     try:
-        wire.ask(
+        wire.tell(
             lambda admin: admin.abort_transaction(spec), f"the transaction at {open_.start_offset} of {open_.partition}"
         )
     except Unreachable as error:

@@ -5,16 +5,19 @@ A thin door to kafka-python's admin client. Its errors become ours here, by thei
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
 from fencepost.errors import FencepostError, Unreachable, Usage
 from fencepost.kafka.config.kafka_python import kafka_python_settings
-from fencepost.kafka.errors import AuthenticationFailed, Forbidden, Missing
+from fencepost.kafka.errors import AuthenticationFailed, Forbidden, Missing, may_pass
 
 CONTACT_MS = 6_000
 ANSWER_MS = 10_000
+INSIST_SECONDS = 5.0
+_PAUSE_SECONDS = 0.1
 LARGEST_ANSWER = 64 << 20  # bytes; a record may be larger than what a fetch asks for
 
 
@@ -43,9 +46,25 @@ class Wire:
         self._admin.close()
 
     def ask(self, question: Callable[[Any], Any], subject: str) -> Any:
-        """What kafka-python's admin client answers."""
+        """What kafka-python's admin client answers; asked again for a while, as another broker may take over."""
+        deadline = time.monotonic() + INSIST_SECONDS
+        while True:
+            try:
+                return self.tell(question, subject)
+            except Unreachable as error:
+                if not may_pass(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+
+    def tell(self, request: Callable[[Any], Any], subject: str) -> Any:
+        """The same, once: for what changes something."""
         with self._translated(subject):
-            return question(self._admin)
+            return request(self._admin)
+
+    def nodes(self) -> list[int]:
+        """The brokers that are up."""
+        found = self.ask(lambda admin: admin.describe_cluster(), "the cluster")["brokers"]
+        return sorted(one["broker_id"] for one in found if not one.get("is_fenced"))
 
     def send(self, requests: Mapping[int, Any], subject: str) -> dict[int, Any]:
         """One request to each of these brokers, all at once: the answers of those that gave one.

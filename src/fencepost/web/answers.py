@@ -9,9 +9,11 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import BoundedSemaphore, Lock, local
+from threading import Lock, local
 from typing import Any, Generic, TypeVar, cast
 
 from fencepost.errors import FencepostError, Unreachable
@@ -43,6 +45,7 @@ class _Question:
     lock: Lock = field(default_factory=Lock)
     answer: Answer[Any] = field(default_factory=lambda: Answer(None, None))
     until: float = 0.0  # a fresh one is asked for after that
+    asking: Future[None] | None = None
 
 
 class Answers:
@@ -52,23 +55,62 @@ class Answers:
         self._clock = clock
         self._questions: OrderedDict[Hashable, _Question] = OrderedDict()
         self._lock = Lock()
-        self._room = BoundedSemaphore(AT_ONCE)
+        self._pool = ThreadPoolExecutor(AT_ONCE, "fencepost-asking")
         self._thread = local()
         self.asked = 0  # how often somebody really asked
 
-    def get(self, key: Hashable, ask: Callable[[], T], fresh: float = 2.0) -> Answer[T]:
-        """The answer, at most `fresh` seconds old, or the error. Raises what is no FencepostError."""
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def get(self, key: Hashable, ask: Callable[[], T], fresh: float = 2.0, wait: float = PATIENCE_SECONDS) -> Answer[T]:
+        """The answer, at most `fresh` seconds old, or the error; where the cluster takes longer than `wait` seconds and
+        there is an older answer, that one. Raises what is no FencepostError.
+        """
         question = self._question(key)
-        if not question.lock.acquire(timeout=PATIENCE_SECONDS):
-            return Answer(question.answer.value, question.answer.at, _busy())
+        with question.lock:
+            if self._clock() < question.until:
+                return question.answer
+            asking, mine = self._begun(question)
+        if mine:
+            self._ask(question, asking, ask, fresh)
         try:
-            if self._clock() >= question.until:
-                question.answer = self._asked(question.answer, ask)
-                pause = ERROR_SECONDS if question.answer.error else fresh
-                question.until = self._clock() + pause
-            return question.answer
+            asking.result(wait if question.answer.at is not None else PATIENCE_SECONDS)
+        except FutureTimeout:
+            if question.answer.at is None:
+                return Answer(None, None, _busy())
+        return question.answer
+
+    def _begun(self, question: _Question) -> tuple[Future[None], bool]:
+        """Whom to wait for, and whether nobody has asked yet."""
+        if question.asking is None or question.asking.done():
+            question.asking = Future()
+            return question.asking, True
+        return question.asking, False
+
+    def _ask(self, question: _Question, asking: Future[None], ask: Callable[[], Any], fresh: float) -> None:
+        """In a thread of the pool; a question that asks another has one already."""
+        if getattr(self._thread, "inside", False):
+            self._answer(question, asking, ask, fresh)
+        else:
+            self._pool.submit(self._answer, question, asking, ask, fresh)
+
+    def _answer(self, question: _Question, asking: Future[None], ask: Callable[[], Any], fresh: float) -> None:
+        outer, self._thread.inside = getattr(self._thread, "inside", False), True
+        try:
+            question.answer = self._asked(question.answer, ask)
+            question.until = self._clock() + (ERROR_SECONDS if question.answer.error else fresh)
+            asking.set_result(None)
+        except BaseException as error:  # noqa: BLE001 (whoever waits hears of it)
+            asking.set_exception(error)
         finally:
-            question.lock.release()
+            self._thread.inside = outer
+
+    def _asked(self, before: Answer[T], ask: Callable[[], T]) -> Answer[T]:
+        self.asked += 1
+        try:
+            return Answer(ask(), datetime.now(UTC))
+        except FencepostError as error:
+            return Answer(before.value, before.at, error.with_traceback(None))
 
     def known(self, key: Hashable) -> Answer[Any]:
         """What was answered last, however long ago; nobody is asked."""
@@ -81,21 +123,6 @@ class Answers:
         with self._lock:
             for key in keys:
                 self._questions.pop(key, None)
-
-    def _asked(self, before: Answer[T], ask: Callable[[], T]) -> Answer[T]:
-        inside = getattr(self._thread, "inside", False)  # a question that asks another has its place already
-        if not inside and not self._room.acquire(timeout=PATIENCE_SECONDS):
-            return Answer(before.value, before.at, _busy())
-        self._thread.inside = True
-        try:
-            self.asked += 1
-            return Answer(ask(), datetime.now(UTC))
-        except FencepostError as error:
-            return Answer(before.value, before.at, error.with_traceback(None))
-        finally:
-            if not inside:
-                self._thread.inside = False
-                self._room.release()
 
     def _question(self, key: Hashable) -> _Question:
         with self._lock:

@@ -45,6 +45,14 @@ from fencepost.web.history import History, Pace
 
 T = TypeVar("T")
 _NEWEST = 100  # offsets of each partition
+HURRY, PATIENCE = 0.1, 10.0  # seconds to wait for a newer answer where there is one already
+_EVERYWHERE = (
+    "layout",
+    "open",
+    "groups",
+    "lags",
+    "pipeline",
+)  # what the overview shows must not wait for a broker that is gone
 _WITH_OFFSETS = ("classic", "consumer")
 AT_ONCE, TAIL, GLANCE, LOOK, SLOW, SEARCH = 0.2, 1.0, 2.0, 5.0, 20.0, 60.0  # seconds that an answer stays
 
@@ -276,7 +284,7 @@ class State:
             where = self._ledger
             return [] if where is None else [one for kind in _ledgers() for one in kind.pipelines(where)]
 
-        return self.answers.get("pipelines", ask, GLANCE)
+        return self.answers.get("pipelines", ask, GLANCE, HURRY)
 
     def commits_over(self, one: KnownPipeline, at: TopicPartition, span: Span) -> CommitsOver:
         def ask() -> CommitsOver:
@@ -335,10 +343,12 @@ class State:
         return found
 
     def _wire(self, key: object, question: Callable[[Wire], T], fresh: float) -> Answer[T]:
-        return self.answers.get(key, lambda: self.connections.wire(question), fresh)
+        wait = HURRY if (key[0] if isinstance(key, tuple) else key) in _EVERYWHERE else PATIENCE
+        return self.answers.get(key, lambda: self.connections.wire(question), fresh, wait)
 
     def _cluster(self, key: object, question: Callable[[Cluster], T], fresh: float) -> Answer[T]:
-        return self.answers.get(key, lambda: self.connections.cluster(question), fresh)
+        wait = HURRY if (key[0] if isinstance(key, tuple) else key) in _EVERYWHERE else PATIENCE
+        return self.answers.get(key, lambda: self.connections.cluster(question), fresh, wait)
 
 
 def _sent(batch: BatchHeader) -> str:
