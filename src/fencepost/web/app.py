@@ -104,6 +104,11 @@ def _errors(app: FastAPI, web: Web) -> None:
     def _ours(request: Request, error: FencepostError) -> Response:
         return web.wrong(request, error)
 
+    @app.exception_handler(500)
+    def _unforeseen(request: Request, error: Exception) -> Response:
+        said = f"{type(error).__name__}: this was not foreseen"
+        return web.wrong(request, FencepostError(said, "please report it, with what the server wrote to its terminal"))
+
     @app.exception_handler(RequestValidationError)
     def _of_fastapi(request: Request, error: RequestValidationError) -> Response:
         return web.wrong(request, _invalid(error))

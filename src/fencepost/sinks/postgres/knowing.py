@@ -42,7 +42,11 @@ _OVER = _COMMITS + (
     "ORDER BY id DESC LIMIT %s"
 )
 _SINCE = _COMMITS + "WHERE pipeline = %s AND landed_at >= %s ORDER BY id DESC LIMIT %s"
-_OURS = ("pipeline", "epoch", "guarantee", "taken_at", "seen_at")
+_OURS = {  # somebody else's tables may have these names
+    "pipelines": ("pipeline", "epoch", "guarantee", "taken_at", "seen_at"),
+    "positions": ("pipeline", "topic", "partition", "position", "owner", "epoch", "topic_id", "moved_at"),
+    "spans": ("id", "pipeline", "topic", "partition", "start_offset", "end_offset", "rows", "dead", "landed_at"),
+}
 
 
 def known_pipelines(connection: Connection) -> list[KnownPipeline]:
@@ -51,7 +55,7 @@ def known_pipelines(connection: Connection) -> list[KnownPipeline]:
     return [
         one
         for schema in schemas
-        if has_columns(connection, f"{schema}.pipelines", *_OURS)
+        if all(has_columns(connection, f"{schema}.{table}", *columns) for table, columns in _OURS.items())
         for one in _of_schema(connection, schema)
     ]
 
