@@ -52,7 +52,7 @@ def web(  # noqa: PLR0913 (each is an option of the command)
 ) -> None:
     """Serve a page to look at brokers, topics, messages, groups, transactions and pipelines, until Ctrl-C.
 
-    It listens on this machine only, and changes nothing. The JSON beside it is described at /api.
+    It listens on this machine only, and changes nothing. The same as JSON is described at /api/openapi.json.
 
     Example: fencepost web --port 9000 --bootstrap-server broker1:9092 --command-config client.properties
     """

@@ -5,12 +5,14 @@ A thin door to kafka-python's admin client. Its errors become ours here, by thei
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
 from fencepost.errors import FencepostError, Unreachable, Usage
+from fencepost.kafka.client import Cluster
 from fencepost.kafka.config.kafka_python import kafka_python_settings
 from fencepost.kafka.errors import AuthenticationFailed, Forbidden, Missing, may_pass
 
@@ -20,17 +22,20 @@ INSIST_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
 LARGEST_ANSWER = 64 << 20  # bytes; a record may be larger than what a fetch asks for
 
+logging.getLogger("kafka").addHandler(logging.NullHandler())  # else its lines go to stderr
+
 
 class Wire:
     """A connection to each broker that is asked. May be used by several threads; closed by whoever opened it."""
 
     def __init__(self, kafka: Mapping[str, str]) -> None:
-        """Raises Usage for settings that it does not have, Unreachable where nobody answers."""
+        """Raises Usage for settings that it does not have, Unreachable where nobody answers, AuthenticationFailed."""
         try:
             from kafka.admin import KafkaAdminClient
         except ModuleNotFoundError as error:
             raise Usage("kafka-python is not installed", "pip install 'fencepost[transactions]'") from error
         settings = kafka_python_settings(kafka)
+        Cluster(kafka).close()  # librdkafka says why one does not get in: kafka-python only that time is up
         self.servers = ",".join(settings["bootstrap_servers"])
         own = {"bootstrap_timeout_ms": CONTACT_MS, "request_timeout_ms": ANSWER_MS}
         with self._translated("the cluster"):
