@@ -42,7 +42,7 @@ def overview(state: State, _asked: Asked) -> Shown:
     layout = state.layout()
     if layout.value is None:
         layout.require()
-    found = every_pipeline(state)
+    found = sorted(every_pipeline(state), key=lambda one: (-(one.lag.records if one.lag else 0), one.name))
     return Shown(
         "overview.html",
         {

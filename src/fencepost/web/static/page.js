@@ -164,6 +164,7 @@ window.addEventListener("resize", () => { clearTimeout(resizing); resizing = set
 
 document.addEventListener("DOMContentLoaded", () => {
   sayTheme();
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
   document.getElementById("theme")?.addEventListener("click", turnTheme);
   document.getElementById("help")?.addEventListener("click", () => document.getElementById("keys").showModal());
   document.addEventListener("keydown", pressed);
