@@ -23,7 +23,7 @@ from support.shared_stack import HOME
 
 TESTS = Path(__file__).parent
 AT_ONCE = 4  # with two cores they are busy, and a suite that waits holds nobody up
-BREAKING = ("cluster", "sweep")  # they kill and stop what is shared elsewhere
+BREAKING = ("cluster", "sweep", "web/test_broker_lost.py")  # they kill and stop what is shared elsewhere
 BEHIND_PROXIES = (  # one stack behind proxies serves them all
     "consuming/test_every_style_killed.py",
     "consuming/test_late_commits.py",
@@ -50,7 +50,7 @@ GROUPS = (  # the longest first; what no group names is run with the empty one
     BEHIND_PROXIES,
     ("consuming",),
     BREAKING,
-    ("producing", "audit"),
+    ("producing", "audit", "web"),
     (),
     ("stack",),
 )

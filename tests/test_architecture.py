@@ -35,6 +35,8 @@ ALLOWED = {
     "admin": IDEA | {"machine", "rows", "kafka", "sinks", "spec", "engines"},
     # upsert and dedupe: the transform is run again, as both engines run it
     "audit": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "machine"},
+    # the face of all that is above: nothing but the command line imports it
+    "web": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "admin", "audit", "machine"},
     "local": {"errors", "machine"},
     "lab": IDEA | {"kafka", "producing", "audit", "machine", "local"},
     "demo": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "audit", "machine", "local"},
@@ -43,7 +45,7 @@ ALLOWED = {
     "__main__": {"cli"},
 }
 # of fencepost.sinks, for everybody; the other modules there are sinks
-DOOR = {"kind", "registry", "options", "auditing", "handlers", "demo"}
+DOOR = {"kind", "registry", "options", "auditing", "handlers", "demo", "knowing"}
 MEMORY_FOR = {"__init__.py", "testing"}  # a store for users' tests, and for the contract's: nobody registers it
 # programs, folders and wires of these names are no sinks; nor are the block of Kafka's settings and Spark's source
 PROGRAMS = {"local", "lab"}

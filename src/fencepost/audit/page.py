@@ -104,10 +104,10 @@ def _strips(audit: Audit) -> Iterable[str]:
     for part in audit.partitions:
         head = f"{part['topic']}/{part['partition']}: offsets {part['from']:,} to {part['to']:,}"
         waiting = f", {part['waiting']:,} wait" if part["waiting"] else ""
-        yield f"<p>{escape(head + waiting)}</p>{_strip(part, places[part['topic'], part['partition']])}"
+        yield f"<p>{escape(head + waiting)}</p>{strip(part, places[part['topic'], part['partition']])}"
 
 
-def _strip(part: dict[str, Any], findings: list[Finding]) -> str:
+def strip(part: dict[str, Any], findings: list[Finding]) -> str:
     """Green, with a cell for each share that has a finding, and grey for what waits."""
     first, until, end = part["from"], part["to"], max(part["end"] or 0, part["to"])
     width = max(end - first, 1)

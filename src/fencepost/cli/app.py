@@ -30,6 +30,8 @@ from fencepost.cli import (
     run,
     stack,
     topic,
+    txn,
+    web,
 )
 from fencepost.cli.output import INTERRUPTED, complain, say
 from fencepost.cli.streams import ReaderGone, guard_streams
@@ -100,6 +102,7 @@ app.command()(stack.up)
 app.command()(stack.down)
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
+app.add_typer(txn.app, name="txn")
 app.command()(demo.demo)
 app.command()(plan.spec)
 app.command()(init.init)
@@ -112,6 +115,7 @@ app.command()(receipt.receipt)
 app.add_typer(positions.app, name="positions")
 app.command()(produce.produce)
 app.command()(consume.consume)
+app.command()(web.web)
 app.command()(doctor.doctor)
 for registered in (app, *(below.typer_instance for below in app.registered_groups)):
     for command in registered.registered_commands if registered else ():

@@ -12,9 +12,9 @@ import typer
 
 from fencepost.cli.connection import Connection, connected
 from fencepost.cli.offsets import finite, parse_start
-from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, note, say
 from fencepost.cli.pipelines import SpecOption, local_dsn, pipeline_spec
-from fencepost.errors import Usage
+from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.machine.counting import count
 from fencepost.model import Mode
@@ -91,7 +91,10 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
         most=most if report is None else max(most, ON_PAGE),
     )
     if every is None:
-        _audit_once(request, wait, report, most, output)
+        found = _audit_once(request, wait, report, most, output)
+        if not topic:
+            _keep(found, pipeline_spec(spec).name, request)
+        _end_with(found)
         return
     if journal:
         raise Usage("--every with --journal", "a journal is compared with the whole log: audit it once")
@@ -115,9 +118,8 @@ def _named(
 
 def _audit_once(
     request: AuditRequest, wait: float | None, report: Path | None, most: int, output: OutputFormat
-) -> None:
+) -> Audit:
     from fencepost.audit.audit import audit as run_audit
-    from fencepost.audit.compare import Verdict
 
     found = run_audit(request, wait)
     if report is not None:
@@ -125,6 +127,22 @@ def _audit_once(
 
         write_page(found, ", ".join(request.topics), report)
     _show(found, most, output)
+    return found
+
+
+def _keep(found: Audit, pipeline: str, request: AuditRequest) -> None:
+    """For the page. The verdict is told already: that it cannot be kept does not change it."""
+    from fencepost.audit.kept import keep
+
+    try:
+        keep(found, pipeline, request.kafka.get("bootstrap.servers", ""), request.topics)
+    except FencepostError as error:
+        note(f"the audit is not kept for the page: {error}")
+
+
+def _end_with(found: Audit) -> None:
+    from fencepost.audit.compare import Verdict
+
     if found.verdict not in (Verdict.HOLDS, Verdict.PARTLY):
         raise typer.Exit(1 if found.verdict is Verdict.BROKEN else 5)
 

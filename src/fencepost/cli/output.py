@@ -6,10 +6,7 @@ no control character, markup or cut number gets through: text shows them as esca
 
 from __future__ import annotations
 
-import json
-import math
 import sys
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -18,6 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from fencepost.machine.plain_json import dumped, hexadecimal
 from fencepost.machine.printable import visible
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
@@ -57,8 +55,7 @@ def complain(text: str) -> None:
 
 def emit_json(value: Any) -> None:
     """One JSON value on one line of stdout: valid for every parser, and nothing in it steers a terminal."""
-    text = json.dumps(_plain(value), allow_nan=False).replace("\x7f", "\\u007f")
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(dumped(value) + "\n")
     sys.stdout.flush()
 
 
@@ -79,7 +76,7 @@ def emit_table(columns: list[str], rows: list[list[Any]]) -> None:
 def shortened(value: Any) -> Any:
     """A long text or long bytes by their beginning and their size, which says that they are cut."""
     if isinstance(value, bytes | memoryview) and len(value) > LONG:
-        return f"{_hexadecimal(value[:LONG])}… ({len(value):,} bytes)"
+        return f"{hexadecimal(value[:LONG])}… ({len(value):,} bytes)"
     if isinstance(value, str) and len(value) > LONG:
         return f"{value[:LONG]}… ({len(value):,} characters)"
     return value
@@ -105,27 +102,8 @@ def _padded(text: str, width: int) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    return visible(_hexadecimal(value) if isinstance(value, bytes | memoryview) else str(value))
+    return visible(hexadecimal(value) if isinstance(value, bytes | memoryview) else str(value))
 
 
 def _print(where: Console, text: str, style: str = "") -> None:
     where.print(Text(visible(text), style), soft_wrap=True)
-
-
-def _plain(value: Any) -> Any:
-    """What JSON knows; anything else as its text, as PostgreSQL would write it."""
-    if isinstance(value, str):
-        return str.__str__(value).encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, Mapping):
-        return {_plain(key if isinstance(key, str) else str(key)): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return _plain(_hexadecimal(value) if isinstance(value, bytes | memoryview) else str(value))
-
-
-def _hexadecimal(value: bytes | memoryview) -> str:
-    return f"\\x{value.hex()}"

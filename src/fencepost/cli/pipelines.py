@@ -42,7 +42,7 @@ def _with_dsn(spec: PipelineSpec) -> PipelineSpec:
 
 def local_dsn() -> str:
     """Where PostgreSQL is when nothing says so: where libpq's own variables point, or the local stack's."""
-    if _libpq_knows():
+    if libpq_knows():
         return ""
     return _stack(
         "nothing says where PostgreSQL is, and no local stack is running",
@@ -50,7 +50,7 @@ def local_dsn() -> str:
     ).dsn
 
 
-def _libpq_knows() -> bool:
+def libpq_knows() -> bool:
     """libpq's own variables say where PostgreSQL is."""
     return any(os.environ.get(name) for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState
+from confluent_kafka import ConsumerGroupState, KafkaException
 
 from fencepost.kafka.broker_views import ANSWER_SECONDS
 from fencepost.kafka.client import Cluster
@@ -71,7 +71,8 @@ def list_groups(cluster: Cluster) -> list[GroupSummary]:
     """Every consumer group by name."""
     answer = cluster.ask(lambda: cluster.admin.list_consumer_groups(request_timeout=ANSWER_SECONDS), "the groups")
     for error in answer.errors:  # one broker's groups are missing: an incomplete list is no list
-        raise failure(error.args[0], "the groups", cluster.servers)
+        why = error.args[0] if isinstance(error, KafkaException) else error  # the driver gives either
+        raise failure(why, "the groups", cluster.servers)
     summaries = (GroupSummary(one.group_id, _word(one.type), _word(one.state)) for one in answer.valid)
     return sorted(summaries, key=lambda summary: summary.group)
 

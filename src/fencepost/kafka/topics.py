@@ -71,6 +71,15 @@ class TopicSummary:
 
 
 @dataclass(frozen=True)
+class TopicSetting:
+    """A setting of a topic that is not Kafka's default."""
+
+    name: str
+    value: str | None  # None: it is a secret
+    own: bool  # set on the topic itself; else on the brokers
+
+
+@dataclass(frozen=True)
 class TopicRequest:
     """A topic to be made. Unless said otherwise it survives the loss of a broker without losing a record."""
 
@@ -283,6 +292,20 @@ def topic_facts(cluster: Cluster, name: str) -> TopicFacts | None:
         entries["unclean.leader.election.enable"].value == "true",
         "compact" in entries["cleanup.policy"].value,
     )
+
+
+def topic_settings(cluster: Cluster, name: str) -> list[TopicSetting] | None:
+    """What differs from Kafka's defaults, the topic's own first; None where this user may not see it."""
+    entries = _config_entries(cluster, name)
+    if entries is None:
+        return None
+    own, default = ConfigSource.DYNAMIC_TOPIC_CONFIG.value, ConfigSource.DEFAULT_CONFIG.value
+    found = (
+        TopicSetting(key, None if entry.is_sensitive else entry.value, entry.source == own)
+        for key, entry in entries.items()
+        if entry.source != default
+    )
+    return sorted(found, key=lambda one: (not one.own, one.name))
 
 
 def _own_config(cluster: Cluster, name: str) -> dict[str, str] | None:

@@ -57,6 +57,19 @@ def kind(name: str) -> SinkKind:
     return _loaded(points[0])
 
 
+def of_ours(ability: type[T]) -> dict[str, T]:
+    """Those in this package that can do it, by name; without those whose libraries are not installed."""
+    found: dict[str, T] = {}
+    for name in _OURS:
+        try:
+            one = kind(name)
+        except ModuleNotFoundError:
+            continue
+        if isinstance(one, ability):
+            found[name] = one
+    return found
+
+
 def _loaded(point: EntryPoint) -> SinkKind:
     """A kind of another package, which may do anything when it is imported."""
     try:

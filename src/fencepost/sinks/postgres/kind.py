@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,8 @@ from fencepost.rules.sinks import Capabilities, WritePath
 from fencepost.sinks.auditing import Columns, Commit, CommitsAt, KeyOrder, LandedRows, RowsAt
 from fencepost.sinks.handlers import Attempt
 from fencepost.sinks.kind import Activity, Fit, Prepared, SinkJob
-from fencepost.sinks.postgres import audited, dead_letters, ledger, preparing, receipts
+from fencepost.sinks.knowing import CommitsOver, KnownPipeline, TimedCommit
+from fencepost.sinks.postgres import audited, dead_letters, knowing, ledger, preparing, receipts
 from fencepost.sinks.postgres.columns import columns_for
 from fencepost.sinks.postgres.committed import committed
 from fencepost.sinks.postgres.connection import WRITER_SETTINGS, Connection, connect
@@ -149,6 +151,18 @@ class PostgresKind:
         with reader(dsn_of(job.options)) as connection:
             word = last_guarantee(connection, *where)
             return ledger.read(connection, *where), activity(connection, *where), Guarantee(word) if word else None
+
+    def pipelines(self, where: str) -> list[KnownPipeline]:
+        with reader(where) as connection:
+            return knowing.known_pipelines(connection)
+
+    def commits_over(self, where: str, one: KnownPipeline, at: TopicPartition, span: Span) -> CommitsOver:
+        with reader(where) as connection:
+            return knowing.commits_over(connection, one, at, span)
+
+    def commits_since(self, where: str, one: KnownPipeline, since: datetime) -> list[TimedCommit]:
+        with reader(where) as connection:
+            return knowing.commits_since(connection, one, since)
 
     def landed(
         self, store: PostgresStore, pipeline: str, runs: Collection[UUID], first: Mapping[TopicPartition, int]

@@ -1,0 +1,91 @@
+"""`fencepost web`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fencepost.cli.connection import Connection, connected
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
+
+
+@connected
+def web(  # noqa: PLR0913 (each is an option of the command)
+    connection: Connection,
+    *,
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Port; 0 takes any that is free.")] = 9000,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on. Any but loopback needs a password.")
+    ] = "127.0.0.1",
+    allow_changes: Annotated[
+        bool, typer.Option("--allow-changes", help="Let the page abort hanging transactions. Else it only looks.")
+    ] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option("--allowed-host", metavar="NAME", help="A name under which browsers may ask. May be repeated."),
+    ] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--password-file", metavar="FILE", help="The password is its first line. Else FENCEPOST_WEB_PASSWORD."
+        ),
+    ] = None,
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            "--dsn",
+            envvar="FENCEPOST_WEB_DSN",
+            show_envvar=False,
+            show_default="the local stack's",
+            help="PostgreSQL with the ledger of pipelines. Its password goes into a passfile or FENCEPOST_WEB_DSN.",
+        ),
+    ] = None,
+    journal: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--journal", metavar="FILE", help="A producer's journal, for the way of an event. May be repeated."
+        ),
+    ] = None,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Serve a page to look at brokers, topics, messages, groups, transactions and pipelines, until Ctrl-C.
+
+    It listens on this machine only, and changes nothing. The same as JSON is described at /api/openapi.json.
+
+    Example: fencepost web --port 9000 --bootstrap-server broker1:9092 --command-config client.properties
+    """
+    from fencepost.web.server import Serving, read_password, serve
+
+    password = read_password(password_file)
+    serving = Serving(
+        host,
+        port,
+        allow_changes,
+        tuple(allowed_host or ()),
+        password,
+        dsn or _ledger(connection),
+        tuple(journal or ()),
+    )
+
+    def ready(address: str) -> None:
+        if output is OutputFormat.JSON:
+            emit_json({"address": address, "changes": allow_changes})
+        else:
+            say(f"{address} ({'changes allowed' if allow_changes else 'read-only'}); Ctrl-C ends it")
+
+    serve(connection.kafka_settings(), serving, ready)
+
+
+def _ledger(connection: Connection) -> str | None:
+    """Where libpq's own variables point, or the local stack's; None: nobody said."""
+    from fencepost.cli.pipelines import libpq_knows
+    from fencepost.local import running
+
+    if libpq_knows():
+        return ""
+    if connection.bootstrap_server or connection.command_config:
+        return None
+    stack = running(connection.home)
+    return stack.dsn if stack else None
