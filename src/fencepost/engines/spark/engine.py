@@ -16,8 +16,10 @@ from fencepost.delivery import Observer
 from fencepost.engines.data_loss import skip_gone
 from fencepost.engines.listener import BatchDone, Listener
 from fencepost.engines.spark.authentication import runs_here
+from fencepost.engines.spark.batches import BatchCarrier
 from fencepost.engines.spark.plan import wide_node
-from fencepost.engines.spark.secrets import TaskTarget, for_tasks
+from fencepost.engines.spark.prepared import prepared
+from fencepost.engines.spark.secrets import TaskTarget
 from fencepost.engines.spark.session import session_for
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.engines.spark.stream import BatchStream
@@ -30,18 +32,14 @@ from fencepost.kafka.names import group_of
 from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
-from fencepost.rules.findings import require
-from fencepost.rules.sinks import WritePath, choose_path, merge_findings, require_key, require_letters, sink_findings
-from fencepost.rules.topics import loop_findings
 from fencepost.sinks.kind import (
     ForgetsPositions,
     KnowsItsOwner,
     RemembersBatches,
     Store,
-    TakesTables,
     Target,
 )
-from fencepost.spec import OnError, PipelineSpec
+from fencepost.spec import PipelineSpec
 
 
 @dataclass
@@ -95,23 +93,27 @@ class SparkEngine:
             report(replace(done, lag=self._lag(reached)))
             self.topic.require_same()
 
-        stream = BatchStream(
+        carrier = BatchCarrier(
             self.spark,
             self.transform,
             self.spec.guarantee,
             self.spec.sink.kind,
             self.target,
             tenure,
-            report=landed,
-            tell=report,
-            guard=lambda: self._guard(tenure),
             before_batch=self._before_batch,
             require_readable=self._require_readable,
-            stop=self.stop,
             see=self.see,
             task_target=self.task_target,
             small=self.spec.batch.small,
             brake=self.brake,
+        )
+        stream = BatchStream(
+            carrier,
+            self.transform.source,
+            report=landed,
+            tell=report,
+            guard=lambda: self._guard(tenure),
+            stop=self.stop,
             renew_after=self.renew_after,
         )
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
@@ -157,7 +159,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
 
 @contextmanager
 def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) -> Iterator[SparkEngine]:
-    kind, merge = spec.sink.kind, spec.sink.options.merge
+    kind = spec.sink.kind
     with closing(kind.ledger(spec.job)) as ledger:
         ledger.positions(spec.name)  # does it answer? Before Spark is started
     with (
@@ -165,22 +167,10 @@ def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) 
         _mirror(spec) as mirror,
     ):
         transform = resolve(spark, spec, KafkaSource(spec.source, spec.kafka, spec.batch.records))
-        provenance = transform.shape.provenance
         node = wide_node(transform.apply(transform.source.empty(spark)))
-        if node and choose_path(kind.capabilities, node) is WritePath.STAGED and isinstance(kind, TakesTables):
-            kind.require_stage(spec.job, node)
-        require_key(merge, transform.columns.names, provenance)
-        findings = [*sink_findings(kind.capabilities), *merge_findings(merge, provenance)]
-        require(spec.guarantee, [*findings, *loop_findings(spec.source.origins, spec.sink.options.topics_written)])
-        if spec.on_error is OnError.DEAD_LETTER:
-            require_letters(kind.capabilities, provenance, spec.dead_letters.topic)
-        target = kind.prepare(replace(spec.job, most_bad=transform.shape.most_bad), transform.columns)
-        with (
-            closing(target.open()) as ledger,
-            for_tasks(target, runs_here(spark.sparkContext.master or "")) as task_target,
-        ):
+        with prepared(spec, transform, node, runs_here(spark.sparkContext.master or "")) as sink:
             engine = SparkEngine(
-                spec, spark, transform, topic, mirror, target, task_target, ledger, stop, see, spec.brake
+                spec, spark, transform, topic, mirror, sink.target, sink.task_target, sink.ledger, stop, see, spec.brake
             )
             if isinstance(kind, ForgetsPositions):
                 engine.renew_after = kind.expires_after(spec.job) / 4
