@@ -32,6 +32,7 @@ ALLOWED = {
     "producing": IDEA | {"rows", "kafka"},
     "engines": IDEA | {"rows", "kafka", "sinks", "spec", "machine"},
     "run": IDEA | {"kafka", "machine", "sinks", "spec", "engines"},
+    "spark": {"guarantee", "kafka", "spec", "engines"},
     "admin": IDEA | {"machine", "rows", "kafka", "sinks", "spec", "engines"},
     # upsert and dedupe: the transform is run again, as both engines run it
     "audit": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "machine"},
@@ -39,7 +40,7 @@ ALLOWED = {
     "lab": IDEA | {"kafka", "producing", "audit", "machine", "local"},
     "demo": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "audit", "machine", "local"},
     "cli": {"*"},
-    "__init__": {"errors", "guarantee", "model", "sinks", "engines", "run", "producing", "audit", "local"},
+    "__init__": {"spark", "errors", "guarantee", "model", "sinks", "engines", "run", "producing", "audit", "local"},
     "__main__": {"cli"},
 }
 # of fencepost.sinks, for everybody; the other modules there are sinks

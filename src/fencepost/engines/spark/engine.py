@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from threading import Event
@@ -11,12 +11,12 @@ from uuid import UUID
 
 from pyspark.sql import SparkSession
 
-from fencepost import fence
 from fencepost.delivery import Observer
 from fencepost.engines.data_loss import skip_gone
 from fencepost.engines.listener import BatchDone, Listener
 from fencepost.engines.spark.authentication import runs_here
 from fencepost.engines.spark.batches import BatchCarrier
+from fencepost.engines.spark.ownership import guard_of
 from fencepost.engines.spark.plan import wide_node
 from fencepost.engines.spark.prepared import prepared
 from fencepost.engines.spark.secrets import TaskTarget
@@ -34,7 +34,6 @@ from fencepost.model import Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
 from fencepost.sinks.kind import (
     ForgetsPositions,
-    KnowsItsOwner,
     RemembersBatches,
     Store,
     Target,
@@ -112,7 +111,7 @@ class SparkEngine:
             self.transform.source,
             report=landed,
             tell=report,
-            guard=lambda: self._guard(tenure),
+            guard=lambda: guard_of(self.spec.sink.kind, self.target, tenure),
             stop=self.stop,
             renew_after=self.renew_after,
         )
@@ -129,16 +128,6 @@ class SparkEngine:
         stored = self.ledger.positions(self.spec.name)
         starts = {at: span.start for at, span in spans.items()} if self._skips else {}
         self.topic.positions({**stored, **starts}, self.spec.source.start)
-
-    def _guard(self, tenure: Tenure) -> AbstractContextManager[Callable[[], object]]:
-        """Fenced where another run owns the positions, else a heartbeat for standbys."""
-        kind = self.spec.sink.kind
-        return kind.watch(self.target, tenure) if isinstance(kind, KnowsItsOwner) else self._looking(tenure)
-
-    @contextmanager
-    def _looking(self, tenure: Tenure) -> Iterator[Callable[[], object]]:
-        with closing(self.target.open()) as store:  # on a connection of its own
-            yield lambda: fence.require_own(store.stored(tenure.pipeline), tenure)
 
     def _lag(self, positions: Mapping[TopicPartition, int]) -> int | None:
         try:
