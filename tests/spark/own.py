@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
 
 from fencepost.delivery import Observer, nobody
 from fencepost.engines.listener import BatchDone, News
@@ -83,6 +84,20 @@ class OwnFlow(Flow):
         failure = query.exception()
         run.error, run.told = getattr(writer, "error", None), str(failure or "")
         return run
+
+    @contextmanager
+    def going_on(self, spark: SparkSession, writer: Any) -> Iterator[StreamingQuery]:
+        """The query, until the block ends."""
+        query = (
+            ids(self.records(spark))
+            .writeStream.foreachBatch(writer)
+            .option("checkpointLocation", str(self.checkpoint))
+            .start()
+        )
+        try:
+            yield query
+        finally:
+            query.stop()
 
     def own(self, spark: SparkSession, change: Change = ids, checkpoint: Path | None = None, **parts: Any) -> Run:
         """A writer of its own; its options as `writer` has them, those of the source as `source`."""

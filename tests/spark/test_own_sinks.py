@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from fencepost.lab.crash import visits
 from fencepost.local import Stack
+from fencepost.local.postgres import read_password
 from spark.drivers import own_process
 from spark.iceberg_flow import IcebergFlow
 from spark.lakes import LakeFlow
@@ -54,6 +57,8 @@ def test_it_lands_once_though_spark_replays_the_batch(stack: Stack, tmp_path: Pa
     witness = tmp_path / "delivered"
     with own_process(tmp_path, own.settings(crash=["delivered", 1, "stop", str(witness)])) as driver:
         driver.wait_until(lambda: visits(witness) and own.positions() == {0: 50, 1: 50}, "all of it is committed")
+        (java,) = driver.spark()
+        assert _password(stack) not in " ".join(psutil.Process(java.pid).cmdline())
         driver.kill()
     own.produce(range(100, 200))
     assert _batches(own) == [(0, 2), (100, 0)]
@@ -77,6 +82,11 @@ def test_an_upsert_by_way_of_a_stage_lands_once(stack: Stack, tmp_path: Path) ->
         assert _batches(own, sink=sink, wide=True)[-1] == (100, 0)
     assert sorted(own.landed()) == list(range(100))
     assert own.sql(f"SELECT min(_offset) FROM {own.name}") == [(50,)]
+
+
+def _password(stack: Stack) -> str:
+    """Of the database, which is Iceberg's catalog too."""
+    return read_password(Path(str(conninfo_to_dict(stack.dsn)["passfile"])))
 
 
 def _batches(own: OwnFlow, **parts: Any) -> list[tuple[int, int]]:

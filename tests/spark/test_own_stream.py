@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -235,3 +236,41 @@ def test_an_error_that_somebody_swallowed_is_raised_again(own: OwnFlow, spark: S
     own.drain(spark, careless, run, lambda records: ids(records).select("id"), maxOffsetsPerTrigger="50")
     assert isinstance(writer.error, Refused), run.told
     assert own.landed() == []
+
+
+@pytest.mark.proof
+def test_a_query_that_is_started_again_with_the_same_object_goes_on(own: OwnFlow, spark: SparkSession) -> None:
+    run = Run()
+    writer = own.writer(run)
+    for first in (0, 100):
+        own.produce(range(first, first + 100))
+        assert own.drain(spark, writer, run).told == ""
+    assert run.rows == 200
+    own.assert_exact(200)
+
+
+@pytest.mark.proof
+def test_partitions_that_are_added_while_it_runs_are_taken_over(own: OwnFlow, spark: SparkSession) -> None:
+    own.produce(range(100))
+    with own.going_on(spark, own.writer(Run())) as query:
+        query.processAllAvailable()
+        own.add_partitions(3)
+        own.produce(range(102, 201))
+        query.processAllAvailable()
+    assert set(own.positions()) == {0, 1, 2}
+    own.assert_exact(199)
+
+
+@pytest.mark.proof
+def test_one_object_is_for_one_query(own: OwnFlow, spark: SparkSession) -> None:
+    own.produce(range(100))
+    writer = own.writer(Run())
+    with own.going_on(spark, writer) as first:
+        first.processAllAvailable()
+        other = own.drain(spark, writer, Run(), checkpoint=own.folder / "other")  # reads what has landed
+        assert other.error is None
+        own.produce(range(100, 200))
+        with pytest.raises(StreamingQueryException):
+            first.processAllAvailable()
+    assert isinstance(writer.error, Usage)
+    assert sorted(own.landed()) == list(range(100))

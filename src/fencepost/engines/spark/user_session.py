@@ -7,9 +7,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from fencepost.engines.spark.session import DRIVER_OPTIONS, FIXED, NOTHING
+from fencepost.engines.spark import scratch
+from fencepost.engines.spark.session import DRIVER_OPTIONS, FIXED, NOTHING, hidden_of, submit_args
 from fencepost.errors import Usage
 from fencepost.machine import cache
 from fencepost.machine.jars import fetch
@@ -42,8 +44,12 @@ def settings_for(spec: PipelineSpec) -> dict[str, str]:
 
 def configure(builder: Any, spec: PipelineSpec) -> Any:
     """The builder with all of it, and this process with a Java and a Python for Spark where none is named."""
-    for name, value in settings_for(spec).items():
-        builder = builder.config(name, value)
+    settings = settings_for(spec)
+    hidden = {} if SparkContext._gateway else hidden_of(settings)
+    if hidden:  # pyspark writes the rest into the command line of Spark's process, where everybody can read it
+        os.environ["PYSPARK_SUBMIT_ARGS"] = submit_args(hidden, scratch.folder() / "configured.properties")
+    for name, value in settings.items():
+        builder = builder if name in hidden else builder.config(name, value)
     if "JAVA_HOME" not in os.environ:
         os.environ["JAVA_HOME"] = str(home_for_spark(find(), cache.folder()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
