@@ -24,14 +24,15 @@ def script(flow: Flow) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_the_script_lands_once_and_its_pipeline_is_audited(flow: Flow) -> None:
+@pytest.mark.parametrize("runs", [1, pytest.param(2, marks=pytest.mark.proof)])
+def test_the_script_lands_once_and_its_pipeline_is_audited(flow: Flow, runs: int) -> None:
     assert len([line for line in script(flow).splitlines() if line]) == 12
-    flow.produce(range(100))
-    _runs(flow)
-    (flow.folder / "checkpoint").rename(flow.folder / "lost")
-    flow.produce(range(100, 200))
-    _runs(flow)
-    assert flow.sql(f"SELECT count(*), count(DISTINCT (_partition, _offset)) FROM {flow.name}") == [(200, 200)]
+    for run in range(runs):
+        flow.produce(range(100 * run, 100 * run + 100))
+        _runs(flow)
+        (flow.folder / "checkpoint").rename(flow.folder / f"lost-{run}")
+    rows = f"SELECT count(*), count(DISTINCT (_partition, _offset)) FROM {flow.name}"
+    assert flow.sql(rows) == [(100 * runs, 100 * runs)]
     pipeline = {
         "name": flow.name,
         "guarantee": "exactly-once",

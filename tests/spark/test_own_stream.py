@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -274,3 +275,36 @@ def test_one_object_is_for_one_query(own: OwnFlow, spark: SparkSession) -> None:
             first.processAllAvailable()
     assert isinstance(writer.error, Usage)
     assert sorted(own.landed()) == list(range(100))
+
+
+@pytest.mark.proof
+def test_a_column_of_ones_own_says_where_rows_came_from_and_what_is_deleted(own: OwnFlow, spark: SparkSession) -> None:
+    id_, mark = f.col("key").cast("string").cast("long").alias("id"), f.col("value").isNull().alias("tombstone")
+    deleting: dict[str, Any] = {"mode": "upsert", "key": ["id"], "tombstones": "delete"}
+
+    def marked(records: DataFrame) -> DataFrame:
+        return records.select(id_, f.struct("topic", "partition", "offset", mark).alias("_from"))
+
+    own.produce(range(100))
+    unmarked = own.own(spark, lambda records: records.select(id_, "topic", "partition", "offset"), **deleting)
+    assert isinstance(unmarked.error, Usage), unmarked.told
+    assert own.own(spark, marked, **deleting).told == ""
+    own.remove(range(50))
+    assert own.own(spark, marked, **deleting).told == ""
+    assert sorted(own.landed()) == list(range(50, 100))
+
+
+@pytest.mark.proof
+def test_at_least_once_a_batch_that_was_written_and_not_counted_goes_without_its_rows(
+    own: OwnFlow, spark: SparkSession
+) -> None:
+    """Where a unique index takes each row only once, the repetition must not stand in the way of the stream."""
+    own.produce(range(100))
+    assert own.own(spark, guarantee="at-least-once").rows == 100
+    own.sql(f"CREATE UNIQUE INDEX ON {own.name} (_topic, _partition, _offset, _n)")
+    own.sql("UPDATE fencepost.positions SET position = 0 WHERE pipeline = %s", own.name)
+    own.produce(range(100, 200))
+    again = own.folder / "again"
+    repeated = own.own(spark, checkpoint=again, guarantee="at-least-once")
+    assert repeated.told == ""
+    own.assert_exact(200)
