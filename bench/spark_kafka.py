@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.support.comparing import PARTITIONS, against, arguments, filled, interleaved, memory_at_5x, note, show, usual
 
+from fencepost.engines.spark.batches import BatchCarrier
 from fencepost.engines.spark.session import FIXED, open_session
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.engines.spark.stream import BatchStream
@@ -97,7 +98,9 @@ class Bench:
                 tenure = store.take_over(spec.name, uuid4(), self._first(), {})
             marks: list[float] = []
             stream = BatchStream(
-                self.spark, transform, spec.guarantee, KIND, target, tenure, lambda _: marks.append(perf_counter())
+                BatchCarrier(self.spark, transform, spec.guarantee, KIND, target, tenure),
+                transform.source,
+                lambda _: marks.append(perf_counter()),
             )
             marks.append(perf_counter())
             stream.carry(once=True, every="0 seconds")

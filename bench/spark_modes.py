@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.spark_postgres import Bench, UnfencedWriter, _password, opened
 from bench.support.comparing import PARTITIONS, arguments, interleaved, note, ratio, show
 
+from fencepost.engines.spark.batches import BatchCarrier
 from fencepost.engines.spark.stream import BatchStream
 from fencepost.engines.spark.transform import Transform
 from fencepost.model import Mode, TopicPartition
@@ -66,7 +67,11 @@ class Modes:
         with closing(PostgresStore(settings)) as store:
             first = {TopicPartition(self._bench.topic, number): 0 for number in range(PARTITIONS)}
             tenure = store.take_over(spec.name, uuid4(), first, {})
-            stream = BatchStream(self._bench.spark, transform, spec.guarantee, KIND, settings, tenure, lambda _: None)
+            stream = BatchStream(
+                BatchCarrier(self._bench.spark, transform, spec.guarantee, KIND, settings, tenure),
+                transform.source,
+                lambda _: None,
+            )
             start = perf_counter()
             stream.carry(once=True, every="0 seconds")
             seconds = perf_counter() - start

@@ -32,6 +32,7 @@ ALLOWED = {
     "producing": IDEA | {"rows", "kafka"},
     "engines": IDEA | {"rows", "kafka", "sinks", "spec", "machine"},
     "run": IDEA | {"kafka", "machine", "sinks", "spec", "engines"},
+    "spark": {"guarantee", "kafka", "spec", "engines"},
     "admin": IDEA | {"machine", "rows", "kafka", "sinks", "spec", "engines"},
     # upsert and dedupe: the transform is run again, as both engines run it
     "audit": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "machine"},
@@ -41,7 +42,7 @@ ALLOWED = {
     "lab": IDEA | {"kafka", "producing", "audit", "machine", "local"},
     "demo": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "audit", "machine", "local"},
     "cli": {"*"},
-    "__init__": {"errors", "guarantee", "model", "sinks", "engines", "run", "producing", "audit", "local"},
+    "__init__": {"spark", "errors", "guarantee", "model", "sinks", "engines", "run", "producing", "audit", "local"},
     "__main__": {"cli"},
 }
 # of fencepost.sinks, for everybody; the other modules there are sinks
@@ -49,7 +50,7 @@ DOOR = {"kind", "registry", "options", "auditing", "handlers", "demo", "knowing"
 MEMORY_FOR = {"__init__.py", "testing"}  # a store for users' tests, and for the contract's: nobody registers it
 # programs, folders and wires of these names are no sinks; nor are the block of Kafka's settings and Spark's source
 PROGRAMS = {"local", "lab"}
-NO_SINK = re.compile(r"""kafka": |\("kafka", "spark"|\.format\("kafka"\)|, "kafka"\)$""")
+NO_SINK = re.compile(r"""kafka": |getLogger\("kafka"\)|\("kafka", "spark"|\.format\("kafka"\)|, "kafka"\)$""")
 HEAVY = {"pyspark", "confluent_kafka", "pyarrow", "psycopg", "kafka"}
 
 

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fencepost import spark as spark
     from fencepost.audit.audit import audit
     from fencepost.audit.receipt import receipt
     from fencepost.engines.python.events import Event
@@ -68,6 +69,8 @@ def __getattr__(name: str) -> object:
     """A public name, loaded when it is first asked for: `import fencepost` and `fencepost --help` stay quick."""
     if name == "__version__":
         return import_module("importlib.metadata").version("fencepost")
+    if name == "spark":  # a module, for those who have pyspark
+        return import_module("fencepost.spark")
     if name not in _MODULES:
         raise AttributeError(f"module 'fencepost' has no attribute {name!r}")
     return getattr(import_module(f"fencepost.{_MODULES[name]}"), name)

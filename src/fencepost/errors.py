@@ -13,7 +13,8 @@
     ├── InputCut                   1   the rows ended before their span did; nothing may be committed
     └── PositionLost               1   where to go on cannot be known without a person
         ├── TopicRecreated         1   the topic of that name is another one now
-        └── RecordsGone            1   records that were not read yet do not exist any more
+        ├── RecordsGone            1   records that were not read yet do not exist any more
+        └── CheckpointMismatch     1   Spark's checkpoint and the stored positions tell different things
 
 `run --once` and `consume --once` end with 3 as well where offsets are left that other members hold and nobody was seen
 to carry. The command line adds two of its own (cli/streams.py): OutputFailed 3, stdout cannot be written; ReaderGone
@@ -159,3 +160,7 @@ class TopicRecreated(PositionLost):
 
 class RecordsGone(PositionLost):
     """Unread records are gone, by retention or by deletion; names the partition and the range."""
+
+
+class CheckpointMismatch(PositionLost):
+    """A stream of one's own begins elsewhere than where its partitions stand; names both."""

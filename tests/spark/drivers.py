@@ -169,6 +169,12 @@ def naive_process(folder: Path, settings: dict[str, Any]) -> Iterator[Driver]:
 
 
 @contextmanager
+def own_process(folder: Path, settings: dict[str, Any]) -> Iterator[Driver]:
+    with _driver("own_process.py", [json.dumps(settings)], folder) as driver:
+        yield driver
+
+
+@contextmanager
 def topic_control_process(folder: Path, settings: dict[str, Any]) -> Iterator[Driver]:
     with _driver("topic_control_process.py", [json.dumps(settings)], folder) as driver:
         yield driver

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from threading import Event
 from typing import Protocol
 from uuid import UUID, uuid4
 
 from fencepost.delivery import Ledger, Observer, nobody
 from fencepost.engines.listener import Listener, Started, unheard
+from fencepost.engines.renewal import renewed
 from fencepost.model import Landed, Tenure, TopicPartition
 from fencepost.rules.findings import require
 from fencepost.rules.reader import reader_findings
@@ -108,14 +108,11 @@ class _Owner:
 
         What the ledger has forgotten is begun where the run began, not where it would begin now.
         """
-        ledger = self._engine.ledger
-        renewed = ledger.renew(self.tenure, self._token)
-        every = self._engine.positions(renewed.positions)
-        new = {at: self._first.get(at, position) for at, position in every.items() if at not in renewed.positions}
-        if not new:
-            return renewed
-        added = ledger.take_over(self.tenure.pipeline, self._token, new, self._engine.topic_ids())
-        return replace(renewed, epoch=added.epoch, positions={**renewed.positions, **added.positions})
+
+        def every(stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+            return {at: self._first.get(at, to) for at, to in self._engine.positions(stored).items()}
+
+        return renewed(self._engine.ledger, self.tenure, self._token, every, self._engine.topic_ids())
 
     def landed(self) -> Landed | None:
         return self._engine.landed(self._tokens, self._first)

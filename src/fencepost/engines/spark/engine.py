@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from threading import Event
@@ -11,13 +11,15 @@ from uuid import UUID
 
 from pyspark.sql import SparkSession
 
-from fencepost import fence
 from fencepost.delivery import Observer
 from fencepost.engines.data_loss import skip_gone
 from fencepost.engines.listener import BatchDone, Listener
 from fencepost.engines.spark.authentication import runs_here
+from fencepost.engines.spark.batches import BatchCarrier
+from fencepost.engines.spark.ownership import guard_of
 from fencepost.engines.spark.plan import wide_node
-from fencepost.engines.spark.secrets import TaskTarget, for_tasks
+from fencepost.engines.spark.prepared import prepared
+from fencepost.engines.spark.secrets import TaskTarget
 from fencepost.engines.spark.session import session_for
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.engines.spark.stream import BatchStream
@@ -30,18 +32,13 @@ from fencepost.kafka.names import group_of
 from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
-from fencepost.rules.findings import require
-from fencepost.rules.sinks import WritePath, choose_path, merge_findings, require_key, require_letters, sink_findings
-from fencepost.rules.topics import loop_findings
 from fencepost.sinks.kind import (
     ForgetsPositions,
-    KnowsItsOwner,
     RemembersBatches,
     Store,
-    TakesTables,
     Target,
 )
-from fencepost.spec import OnError, PipelineSpec
+from fencepost.spec import PipelineSpec
 
 
 @dataclass
@@ -95,23 +92,27 @@ class SparkEngine:
             report(replace(done, lag=self._lag(reached)))
             self.topic.require_same()
 
-        stream = BatchStream(
+        carrier = BatchCarrier(
             self.spark,
             self.transform,
             self.spec.guarantee,
             self.spec.sink.kind,
             self.target,
             tenure,
-            report=landed,
-            tell=report,
-            guard=lambda: self._guard(tenure),
             before_batch=self._before_batch,
             require_readable=self._require_readable,
-            stop=self.stop,
             see=self.see,
             task_target=self.task_target,
             small=self.spec.batch.small,
             brake=self.brake,
+        )
+        stream = BatchStream(
+            carrier,
+            self.transform.source,
+            report=landed,
+            tell=report,
+            guard=lambda: guard_of(self.spec.sink.kind, self.target, tenure),
+            stop=self.stop,
             renew_after=self.renew_after,
         )
         stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
@@ -127,16 +128,6 @@ class SparkEngine:
         stored = self.ledger.positions(self.spec.name)
         starts = {at: span.start for at, span in spans.items()} if self._skips else {}
         self.topic.positions({**stored, **starts}, self.spec.source.start)
-
-    def _guard(self, tenure: Tenure) -> AbstractContextManager[Callable[[], object]]:
-        """Fenced where another run owns the positions, else a heartbeat for standbys."""
-        kind = self.spec.sink.kind
-        return kind.watch(self.target, tenure) if isinstance(kind, KnowsItsOwner) else self._looking(tenure)
-
-    @contextmanager
-    def _looking(self, tenure: Tenure) -> Iterator[Callable[[], object]]:
-        with closing(self.target.open()) as store:  # on a connection of its own
-            yield lambda: fence.require_own(store.stored(tenure.pipeline), tenure)
 
     def _lag(self, positions: Mapping[TopicPartition, int]) -> int | None:
         try:
@@ -157,7 +148,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
 
 @contextmanager
 def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) -> Iterator[SparkEngine]:
-    kind, merge = spec.sink.kind, spec.sink.options.merge
+    kind = spec.sink.kind
     with closing(kind.ledger(spec.job)) as ledger:
         ledger.positions(spec.name)  # does it answer? Before Spark is started
     with (
@@ -165,22 +156,10 @@ def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) 
         _mirror(spec) as mirror,
     ):
         transform = resolve(spark, spec, KafkaSource(spec.source, spec.kafka, spec.batch.records))
-        provenance = transform.shape.provenance
         node = wide_node(transform.apply(transform.source.empty(spark)))
-        if node and choose_path(kind.capabilities, node) is WritePath.STAGED and isinstance(kind, TakesTables):
-            kind.require_stage(spec.job, node)
-        require_key(merge, transform.columns.names, provenance)
-        findings = [*sink_findings(kind.capabilities), *merge_findings(merge, provenance)]
-        require(spec.guarantee, [*findings, *loop_findings(spec.source.origins, spec.sink.options.topics_written)])
-        if spec.on_error is OnError.DEAD_LETTER:
-            require_letters(kind.capabilities, provenance, spec.dead_letters.topic)
-        target = kind.prepare(replace(spec.job, most_bad=transform.shape.most_bad), transform.columns)
-        with (
-            closing(target.open()) as ledger,
-            for_tasks(target, runs_here(spark.sparkContext.master or "")) as task_target,
-        ):
+        with prepared(spec, transform, node, runs_here(spark.sparkContext.master or "")) as sink:
             engine = SparkEngine(
-                spec, spark, transform, topic, mirror, target, task_target, ledger, stop, see, spec.brake
+                spec, spark, transform, topic, mirror, sink.target, sink.task_target, sink.ledger, stop, see, spec.brake
             )
             if isinstance(kind, ForgetsPositions):
                 engine.renew_after = kind.expires_after(spec.job) / 4

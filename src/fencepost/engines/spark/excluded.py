@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from fencepost.engines.spark.offsets import among
+from fencepost.engines.spark.offsets import PLACE, among
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.errors import Poison, Refused, Repeated
 from fencepost.model import Span, TopicPartition
@@ -24,7 +24,8 @@ Letters = Mapping[TopicPartition, pa.RecordBatch]
 class ExcludedRecords:
     """What was dead-lettered of one batch so far."""
 
-    source: KafkaSource
+    source: KafkaSource | None  # None: nobody can read its records again, and none is dead-lettered
+    place: Sequence[str] = PLACE  # the columns of the batch that say where a record is
     reasons: dict[TopicPartition, dict[int, str]] = field(default_factory=dict)
     _letters: dict[TopicPartition, list[dict[str, object]]] = field(default_factory=dict)
     _there: dict[TopicPartition, set[int]] = field(default_factory=dict)  # whose rows are in the table already
@@ -35,12 +36,12 @@ class ExcludedRecords:
         return {at: {*self.reasons.get(at, ()), *self._there.get(at, ())} for at in places}
 
     def letters(self) -> Letters:
-        schema = RECORD_SCHEMA if self.source.records else SCHEMA
+        schema = RECORD_SCHEMA if self.source and self.source.records else SCHEMA
         return {at: pa.RecordBatch.from_pylist(letters, schema=schema) for at, letters in self._letters.items()}
 
     def without(self, records: DataFrame) -> DataFrame:
         """The batch without them."""
-        bad = among(self.offsets())
+        bad = among(self.offsets(), self.place)
         return records if bad is None else records.where(~bad)
 
     def leave_out(self, repeated: Repeated) -> None:
@@ -55,7 +56,7 @@ class ExcludedRecords:
         partition = _place(poison.partition)
         known = self.reasons.setdefault(partition, {})
         new = {offset: reason for offset, reason in poison.records if offset not in known}
-        if not new:
+        if not new or self.source is None:
             raise poison
         known.update(new)
         require(partition)
@@ -64,15 +65,18 @@ class ExcludedRecords:
                 f"{poison.message}: more than {MOST_ASIDE:,} records of one batch are bad",
                 f"fix the transform, or set batch: {{records: {MOST_ASIDE}}}",
             )
-        self._letters.setdefault(partition, []).extend(self._raw(spark, partition, new))
+        self._letters.setdefault(partition, []).extend(_raw(spark, self.source, partition, new))
 
-    def _raw(self, spark: SparkSession, partition: TopicPartition, bad: Mapping[int, str]) -> list[dict[str, object]]:
-        span = Span(min(bad), max(bad) + 1)
-        records = replace(self.source, headers=True).batch(spark, partition, span)
-        micros = f.unix_micros("timestamp").alias("timestamp")  # collected as a time it would lose its zone
-        wanted = records.where(among({partition: bad}))  # type: ignore[arg-type]
-        found = wanted.select("topic", "partition", "offset", "key", "value", "headers", micros).collect()
-        return [_letter(row, bad[row.offset], self.source.records) for row in found]
+
+def _raw(
+    spark: SparkSession, source: KafkaSource, partition: TopicPartition, bad: Mapping[int, str]
+) -> list[dict[str, object]]:
+    span = Span(min(bad), max(bad) + 1)
+    records = replace(source, headers=True).batch(spark, partition, span)
+    micros = f.unix_micros("timestamp").alias("timestamp")  # collected as a time it would lose its zone
+    wanted = records.where(among({partition: bad}))  # type: ignore[arg-type]
+    found = wanted.select("topic", "partition", "offset", "key", "value", "headers", micros).collect()
+    return [_letter(row, bad[row.offset], source.records) for row in found]
 
 
 def _place(partition: str) -> TopicPartition:

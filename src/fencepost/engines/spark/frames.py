@@ -14,12 +14,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from fencepost.delivery import Observer, Transaction, deliver
 from fencepost.engines.spark import plan
+from fencepost.engines.spark.batch_rows import BatchRows
 from fencepost.engines.spark.excluded import Letters
 from fencepost.engines.spark.failures import SparkFailure, translated
-from fencepost.engines.spark.plan import TaskSpans
+from fencepost.engines.spark.plan import Spans, TaskSpans
 from fencepost.engines.spark.shaping import shaped
 from fencepost.engines.spark.staging import Numbering
-from fencepost.engines.spark.transform import Transform
 from fencepost.engines.spark.writer import InTask, whole
 from fencepost.errors import Refused
 from fencepost.guarantee import Guarantee
@@ -45,16 +45,16 @@ class NumberedRows(InTask):
         return map(Numbering().of, whole(batches))
 
 
-def frame_of(transform: Transform, made: DataFrame, planned: DataFrame, spans: TaskSpans) -> DataFrame:
+def frame_of(transform: BatchRows, made: DataFrame, planned: DataFrame, spans: Spans) -> DataFrame:
     """The rows of a batch as the sink gets them, with where they came from. `planned`: rows whose plan is known."""
     if transform.shape.arrow:
         return shaped(transform, made, spans)
     if not transform.shape.provenance:
         return transform.for_stage(made)
-    if plan.one_row_each(planned):
+    if plan.one_row_each(planned, spans.below):
         return transform.numbered(made)
     rows = transform.for_stage(made)
-    if plan.wide_node(planned) is None:
+    if plan.wide_node(planned, spans.below) is None:
         return rows.mapInArrow(NumberedRows(), from_arrow_schema(transform.columns))  # type: ignore[arg-type]
     of_event = Window.partitionBy(*PLACE).orderBy(f.monotonically_increasing_id())
     return rows.withColumn("_n", (f.row_number().over(of_event) - 1).cast("int"))

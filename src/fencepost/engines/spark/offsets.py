@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column
@@ -11,19 +11,23 @@ from pyspark.sql import functions as f
 from fencepost.model import TopicPartition
 
 HERE = b"\x01"
+PLACE = ("topic", "partition", "offset")
 
 
-def among(offsets: Mapping[TopicPartition, Collection[int]]) -> Column | None:
-    """True for Kafka's records that are at one of these places, false for the others; None where there is no place."""
-    places = [_among(at, wanted) for at, wanted in offsets.items() if wanted]
+def among(offsets: Mapping[TopicPartition, Collection[int]], place: Sequence[str] = PLACE) -> Column | None:
+    """True for Kafka's records that are at one of these places, false for the others; None where there is no place.
+
+    `place`: the columns that say where a record is.
+    """
+    places = [_among(at, wanted, place) for at, wanted in offsets.items() if wanted]
     return reduce(lambda one, other: one | other, places) if places else None
 
 
-def _among(at: TopicPartition, offsets: Collection[int]) -> Column:
+def _among(at: TopicPartition, offsets: Collection[int], names: Sequence[str]) -> Column:
     """One byte for each offset from the first one to the last, so no more than a batch has."""
     first, last = min(offsets), max(offsets)
-    column = f.col("offset")
-    place = (f.col("topic") == at.topic) & (f.col("partition") == at.partition) & column.between(first, last)
+    topic, partition, column = map(f.col, names)
+    place = (topic == at.topic) & (partition == at.partition) & column.between(first, last)
     # Spark may look at it for a record that is elsewhere too: there it must not overflow
     number = (column - f.lit(first)).try_cast("int") + f.lit(1)
     found = f.substring(f.lit(mask(offsets)), number, f.lit(1)) == f.lit(bytearray(HERE))

@@ -49,6 +49,21 @@ def stateful_operator(frame: DataFrame) -> str | None:
     return None
 
 
+def stateful_part(plan: Any) -> str | None:
+    """The first part of a stream's own plan that keeps state: there everything that puts records together does."""
+    for node in _nodes(plan):
+        name = str(node.nodeName())
+        streams = name == "Join" and all(side.isStreaming() for side in _children(node))
+        if streams or (name in STATEFUL | TOGETHER and node.isStreaming()):
+            return name
+    return None
+
+
+def streams_read(plan: Any) -> list[Any]:
+    """The sources of a stream's own plan that are streams themselves."""
+    return [node for node in _nodes(plan) if not node.children().size() and node.isStreaming()]
+
+
 def operator_within_batch(frame: DataFrame) -> str | None:
     """The first one that puts records together: applied to a batch, it sees the records of that batch only."""
     for node in _nodes(frame._jdf.queryExecution().analyzed()):

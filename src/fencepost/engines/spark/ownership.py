@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from threading import Event, Thread
 from time import monotonic
 from types import TracebackType
 from typing import Self
 
+from fencepost import fence
 from fencepost.errors import FencepostError
+from fencepost.model import Tenure
+from fencepost.sinks.kind import KnowsItsOwner, SinkKind, Target
 
 EVERY = 3.0  # seconds between two questions
 SILENCE = 5.0  # seconds without an answer, after which that is worth a word
@@ -22,6 +25,17 @@ Guard = Callable[[], AbstractContextManager[Callable[[], object]]]
 def unguarded() -> AbstractContextManager[Callable[[], object]]:
     """The guard that is used where there is nothing to ask."""
     return nullcontext(lambda: None)
+
+
+def guard_of(kind: SinkKind, target: Target, tenure: Tenure) -> AbstractContextManager[Callable[[], object]]:
+    """Fenced where another run owns the positions, else a heartbeat for standbys."""
+    return kind.watch(target, tenure) if isinstance(kind, KnowsItsOwner) else _looking(target, tenure)
+
+
+@contextmanager
+def _looking(target: Target, tenure: Tenure) -> Iterator[Callable[[], object]]:
+    with closing(target.open()) as store:  # on a connection of its own
+        yield lambda: fence.require_own(store.stored(tenure.pipeline), tenure)
 
 
 class OwnershipWatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,11 +47,17 @@ class _Nodes:
 
 
 class Spans(list[tuple[TopicPartition, Span]]):
-    """By task; `way` names the RDDs over which they were found, Kafka's own the last."""
+    """By task; `way` names the RDDs over which they were found, Kafka's own the last.
 
-    def __init__(self, spans: Iterable[tuple[TopicPartition, Span]], way: Sequence[str]) -> None:
+    `below`: nodes of a plan that a batch's own plan does not show, because the rows were made before it.
+    """
+
+    def __init__(
+        self, spans: Iterable[tuple[TopicPartition, Span]], way: Sequence[str], below: Sequence[str] = ()
+    ) -> None:
         super().__init__(spans)
         self.way = frozenset(way)
+        self.below = below
 
 
 def spans_of(frame: DataFrame) -> Spans:
@@ -62,18 +68,36 @@ def spans_of(frame: DataFrame) -> Spans:
     return spans
 
 
-def wide_node(frame: DataFrame) -> str | None:
+def spans_below(frame: DataFrame, read: Mapping[TopicPartition, Span], below: Sequence[str]) -> Spans:
+    """The spans of a batch that somebody transformed before: by task where the plan is narrow, else as they were read.
+
+    `read`: what the stream reads in this batch. `below`: the nodes of the stream's own plan.
+    """
+    walked = _walk(frame._jdf.queryExecution().toRdd()) if wide_node(frame, below) is None else None
+    if walked is None:
+        return Spans(sorted(read.items()), (), below)
+    if sorted(walked) != sorted(read.items()):
+        raise RuntimeError("this Spark version delivers batches in a form that Fencepost was not tested with")
+    return Spans(walked, sorted(walked.way), below)
+
+
+def wide_node(frame: DataFrame, below: Sequence[str] = ()) -> str | None:
     """The first node of the plan that mixes partitions or may stop early; None for a narrow plan, or an empty one.
 
     Looks at the plan before the RDD: an adaptive plan would run a stage, and `limit` passes the walk alone.
     """
     plan = _nodes_of(frame)
-    return None if plan.nothing else next((name for name in plan.names if name not in NARROW_NODES), None)
+    return None if plan.nothing else next((name for name in (*plan.names, *below) if name not in NARROW_NODES), None)
 
 
-def one_row_each(frame: DataFrame) -> bool:
+def one_row_each(frame: DataFrame, below: Sequence[str] = ()) -> bool:
     """Does each record give one row at most? Said of plans of which it is certain."""
-    return ONE_ROW_NODES.issuperset(_nodes_of(frame).names)
+    return ONE_ROW_NODES.issuperset([*_nodes_of(frame).names, *below])
+
+
+def nodes_above(plan: Any, source: str) -> list[str]:
+    """The names of a plan's nodes, without those that are the source."""
+    return [name for name in _nodes(plan) if name != source]
 
 
 def reads_alike(frame: DataFrame, spans: Spans) -> bool:

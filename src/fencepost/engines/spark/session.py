@@ -181,16 +181,12 @@ def _out_of_argv(settings: Mapping[str, str], place: Path) -> Iterator[Mapping[s
 
     A JVM that runs already is told everything through its own connection.
     """
-    hidden = {key: value for key, value in settings.items() if re.search(SECRETS, key) and key not in REDACTION}
+    hidden = hidden_of(settings)
     if not hidden or SparkContext._gateway:
         yield settings
         return
-    file = place / "hidden.properties"
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as lines:
-        lines.writelines(f"{key}={_escaped(value)}\n" for key, value in hidden.items())
-    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    own = f"--load-spark-defaults --properties-file {shlex.quote(str(file))}"
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{own} {before or 'pyspark-shell'}"
+    file, before = place / "hidden.properties", os.environ.get("PYSPARK_SUBMIT_ARGS")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = submit_args(hidden, file)
     try:
         yield {key: value for key, value in settings.items() if key not in hidden}
     finally:
@@ -199,6 +195,19 @@ def _out_of_argv(settings: Mapping[str, str], place: Path) -> Iterator[Mapping[s
             del os.environ["PYSPARK_SUBMIT_ARGS"]
         else:
             os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def hidden_of(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those that may hold a password."""
+    return {key: value for key, value in settings.items() if re.search(SECRETS, key) and key not in REDACTION}
+
+
+def submit_args(hidden: Mapping[str, str], file: Path) -> str:
+    """What tells pyspark, beside what it is told already, to read these settings from a file that only we can read."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as lines:
+        lines.writelines(f"{key}={_escaped(value)}\n" for key, value in hidden.items())
+    own = f"--load-spark-defaults --properties-file {shlex.quote(str(file))}"
+    return f"{own} {os.environ.get('PYSPARK_SUBMIT_ARGS') or 'pyspark-shell'}"
 
 
 def _escaped(value: str) -> str:

@@ -9,13 +9,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from fencepost.engines.spark.batch_rows import BatchRows
 from fencepost.engines.spark.plan import TaskSpans
-from fencepost.engines.spark.transform import Transform
 from fencepost.engines.spark.writer import InTask, whole
 from fencepost.rows.shape import RowShape
 
 
-def shaped(transform: Transform, made: DataFrame, spans: TaskSpans) -> DataFrame:
+def shaped(transform: BatchRows, made: DataFrame, spans: TaskSpans) -> DataFrame:
     """The rows that the function makes, in the tasks. Raises Poison there, which is text by the time it is here."""
     schema = from_arrow_schema(transform.columns)
     return made.mapInArrow(ShapedRows(transform.shape, spans), schema)  # type: ignore[arg-type]

@@ -81,7 +81,7 @@ class KafkaSource:
         options = {
             **self._options(),
             "subscribe": ",".join(self.spec.origins),
-            "startingOffsets": _offsets(positions),
+            "startingOffsets": offsets_json(positions),
             "maxOffsetsPerTrigger": str(self.batch_records),
         }
         return spark.readStream.format("kafka").options(**options).load()
@@ -91,8 +91,8 @@ class KafkaSource:
         options = {
             **self._options(),
             "assign": json.dumps({partition.topic: [partition.partition]}),
-            "startingOffsets": _offsets({partition: span.start}),
-            "endingOffsets": _offsets({partition: span.end}),
+            "startingOffsets": offsets_json({partition: span.start}),
+            "endingOffsets": offsets_json({partition: span.end}),
         }
         return spark.read.format("kafka").options(**options).load()
 
@@ -217,7 +217,7 @@ def _wrong(parsed: Column) -> Column:
     return f.when(~(one & f.is_valid_utf8(text)) | halves, text)  # Spark repairs bad bytes
 
 
-def _offsets(positions: Mapping[TopicPartition, int]) -> str:
+def offsets_json(positions: Mapping[TopicPartition, int]) -> str:
     """As Spark takes them: JSON by topic and partition."""
     offsets: dict[str, dict[str, int]] = defaultdict(dict)
     for partition, position in positions.items():

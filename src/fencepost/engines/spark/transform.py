@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
+from fencepost.engines.spark.batch_rows import BatchRows, flat_schema, require_place
 from fencepost.engines.spark.operators import stateful_operator
 from fencepost.engines.spark.selection import Selection, queried
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.errors import FencepostError, Usage
 from fencepost.rows.functions import FunctionName
-from fencepost.rows.json_column import json_field
 from fencepost.rows.shape import FROM, MOST_ASIDE, MOST_POISON, RowShape
 from fencepost.rules.sinks import require_stateless
 from fencepost.spec import PipelineSpec, TransformSpec, ValueFormat
 
-NESTED = (ArrayType, MapType, StructType, VariantType)
 ALWAYS = ("key", "value", "timestamp", FROM)
 RECORD = ("key", "value", "headers", "timestamp", FROM)  # for a sink that takes records
-PLACE = ("topic", "partition", "offset")
 
 
 @dataclass(frozen=True)
-class Transform:
+class Transform(BatchRows):
     """A resolved transform: what is read, what is done on Spark, what in the task, and the columns that result."""
 
     source: KafkaSource
     spec: TransformSpec | None
     folder: str
-    shape: RowShape
-    columns: pa.Schema  # what the sink gets
     carries_provenance: bool  # `_from` comes out of it
-    # of what was made, by its schema
-    _selections: dict[tuple[str, str], Selection] = field(default_factory=dict, repr=False, compare=False)
 
     def apply(self, records: DataFrame) -> DataFrame:
         """The batch's rows as the writer of one partition expects them."""
@@ -51,37 +41,6 @@ class Transform:
 
     def of_events(self, events: DataFrame) -> DataFrame:
         return _on_spark(events, self.spec, self.folder, self.source)
-
-    def for_partitions(self, made: DataFrame) -> DataFrame:
-        """JSON for what is nested, and of where a row came from the offset: its task knows the partition."""
-        if self.shape.arrow:
-            return made
-        return self._with("partitions", made, self._in_partition)
-
-    def _in_partition(self, made: DataFrame) -> list[Column]:
-        offset = f.col(f"{FROM}.offset")
-        place = [offset.alias(FROM)] if self.shape.provenance else []
-        if self.shape.tombstones:
-            place = [f.struct(offset, f.col(f"{FROM}.tombstone")).alias(FROM)]
-        return [*(_flattened(made) if self.shape.flat else _as_they_are(made)), *place]
-
-    def for_stage(self, made: DataFrame) -> DataFrame:
-        """The same for tasks that hold rows of any partition."""
-        return self._with("stage", made, self._anywhere)
-
-    def numbered(self, made: DataFrame) -> DataFrame:
-        """The same where each event gives one row at most."""
-        return self._with("numbered", made, lambda made: [*self._anywhere(made), f.lit(0).alias("_n")])
-
-    def _anywhere(self, made: DataFrame) -> list[Column]:
-        names = [*PLACE, *(["tombstone"] if self.shape.tombstones else [])] if self.shape.provenance else []
-        return [*_flattened(made), *(f.col(f"{FROM}.{name}").alias(f"_{name}") for name in names)]
-
-    def _with(self, use: str, made: DataFrame, columns: Callable[[DataFrame], list[Column]]) -> DataFrame:
-        key = (use, str(made._jdf.schema().json()))
-        if key not in self._selections:
-            self._selections[key] = Selection(columns(made))
-        return self._selections[key].of(made)
 
 
 def resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Transform:
@@ -105,12 +64,10 @@ def _resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Tr
     source = replace(source, headers=source.headers or (records and transform is None), records=records)
     made = _on_spark(source.events(source.empty(spark)), transform, folder, source)
     require_stateless(stateful_operator(made) or _stateful_on_a_stream(spark, spec, source))
-    _require_place(made)
+    require_place(made)
     arrow = FunctionName(transform.arrow, folder) if transform and transform.arrow else None
     as_it_is = arrow or records
-    on_spark = (
-        to_arrow_schema(made.schema) if as_it_is else pa.schema([_arrow_field(made, name) for name in made.columns])
-    )
+    on_spark = to_arrow_schema(made.schema) if as_it_is else flat_schema(made)
     most = MOST_POISON if spec.brake is None else MOST_ASIDE
     plain = RowShape(provenance=False, arrow=arrow, flat=not records, most_bad=most).tried(on_spark)
     carried = plain.made or on_spark
@@ -118,7 +75,7 @@ def _resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Tr
     provenance = carries_provenance and spec.sink.options.provenance
     shape = replace(plain, provenance=provenance, tombstones=provenance and source.tombstones)
     columns = shape.schema(on_spark)
-    return Transform(source, transform, folder, shape, columns, carries_provenance)
+    return Transform(shape, columns, source, transform, folder, carries_provenance)
 
 
 def _stateful_on_a_stream(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> str | None:
@@ -127,17 +84,6 @@ def _stateful_on_a_stream(spark: SparkSession, spec: PipelineSpec, source: Kafka
         return stateful_operator(_on_spark(source.events(source.endless(spark)), spec.transform, spec.folder, source))
     except (AnalysisException, Usage):
         return None  # it does what cannot be done to a stream, and then it does not mean one
-
-
-def _require_place(made: DataFrame) -> None:
-    """Refuse a `_from` that is something else now, as an aggregate may make it."""
-    kind = made.schema[FROM].dataType if FROM in made.columns else StructType()
-    names = kind.fieldNames() if isinstance(kind, StructType) else []
-    if FROM in made.columns and names[:3] != list(PLACE):
-        raise Usage(
-            f"the transform turns {FROM} into a {kind.simpleString()}; it must stay a single record's origin",
-            f"drop it, or keep one of several: max({FROM}) AS {FROM}",
-        )
 
 
 def _deletes(spec: PipelineSpec) -> bool:
@@ -176,30 +122,6 @@ def _as_it_is(events: DataFrame, source: KafkaSource) -> list[str]:
         start = events.columns.index(FROM)
         return [*events.columns[start + 1 :], FROM]
     return list(RECORD if source.records else ALWAYS)
-
-
-def _as_they_are(made: DataFrame) -> list[Column]:
-    return [f.col(f"`{name}`") for name in made.columns if name != FROM]
-
-
-def _flattened(made: DataFrame) -> list[Column]:
-    return [_flat(made, name) for name in made.columns if name != FROM]
-
-
-def _flat(frame: DataFrame, name: str) -> Column:
-    """A nested column as JSON text; fields without a value are kept as null."""
-    column = f.col(f"`{name}`")
-    if isinstance(frame.schema[name].dataType, NESTED):
-        return f.to_json(column, {"ignoreNullFields": "false"}).alias(name)
-    return column
-
-
-def _arrow_field(frame: DataFrame, name: str) -> pa.Field:
-    field = frame.schema[name]
-    if isinstance(field.dataType, NESTED) and name != FROM:
-        return json_field(name)
-    arrow: pa.Field = to_arrow_schema(StructType([field]))[0]
-    return arrow
 
 
 def _first_line(error: Exception) -> str:
