@@ -166,7 +166,7 @@ class Play:
         return back
 
     def run(self, turn: Turn) -> Seen:
-        watch = _Watch(self, turn)
+        watch = Watch(self, turn)
         ended, told = "well", ""
         named: tuple[Place, ...] = ()
         self.summary = None
@@ -254,7 +254,7 @@ class Play:
             self.sql(f"DROP TABLE IF EXISTS {{{table}}}")
 
 
-class _Watch:
+class Watch:
     """Sees every step of a run; at the one that was drawn it kills the run, or changes the table."""
 
     def __init__(self, play: Play, turn: Turn) -> None:
@@ -267,11 +267,12 @@ class _Watch:
     def see(self, step: Step, batch: Batch[Any]) -> None:
         with self._lock:
             self._steps[step] += 1
-            if self._turn.change and step is Step.STARTED and self._steps[step] == self._turn.change[1]:
-                self._play.change(self._turn.change[0])
-                self.changed = self._turn.change[0]
-            crash = self._turn.crash
-            if crash and step == crash.step and self._steps[step] == crash.number:
-                place, span = batch.only_span()
-                self.crashed = (step.value, self._play.slot(*place), span.start, span.end)
-                raise Died(f"behind {step}")
+            number = self._steps[step]
+        if self._turn.change and (step, number) == (Step.STARTED, self._turn.change[1]):
+            self._play.change(self._turn.change[0])  # waits for transactions that have the table: they must get past us
+            self.changed = self._turn.change[0]
+        crash = self._turn.crash
+        if crash and (step, number) == (crash.step, crash.number):
+            place, span = batch.only_span()
+            self.crashed = (step.value, self._play.slot(*place), span.start, span.end)
+            raise Died(f"behind {step}")

@@ -8,15 +8,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from random import Random, SystemRandom
+from threading import Event, Thread
+from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.database import InMemoryExampleDatabase
 
 from fencepost.local import Stack
-from model.case import Case
+from fencepost.model import Batch, Step, Tenure
+from model.case import Case, Change, Turn
 from model.drawing import cases
-from model.driving import Field
+from model.driving import Field, Play, Watch
 from model.playing import Disagreement, play
 
 GATE = (13, 40)  # the seed, and how many examples
@@ -58,6 +62,29 @@ def explore(field: Field, number: int, examples: int, engine: str = "python") ->
     except BaseException as failure:
         failure.add_note(f"again with MODEL_SEED={number} MODEL_EXAMPLES={examples}")
         raise
+
+
+class Locked:
+    """A table whose change waits for a batch that is under way, as PostgreSQL's does."""
+
+    def __init__(self) -> None:
+        self.begun, self.past = Event(), Event()
+
+    def change(self, _change: Change) -> None:
+        self.begun.set()
+        assert self.past.wait(10), "the batch did not get past its observer"
+
+
+def test_a_change_of_the_table_holds_up_no_batch_that_is_under_way() -> None:
+    table, batch = Locked(), Batch[Any]({}, [], Tenure("p", uuid4(), 0, {}))
+    watch = Watch(cast(Play, table), Turn(change=(Change.DROP, 1)))
+    changing = Thread(target=watch.see, args=(Step.STARTED, batch))
+    changing.start()
+    assert table.begun.wait(10)
+    watch.see(Step.WRITTEN, batch)
+    table.past.set()
+    changing.join(20)
+    assert watch.changed is Change.DROP
 
 
 @pytest.mark.timeout(1_800)
