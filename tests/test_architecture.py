@@ -48,9 +48,10 @@ ALLOWED = {
 # of fencepost.sinks, for everybody; the other modules there are sinks
 DOOR = {"kind", "registry", "options", "auditing", "handlers", "demo", "knowing"}
 MEMORY_FOR = {"__init__.py", "testing"}  # a store for users' tests, and for the contract's: nobody registers it
-# programs, folders and wires of these names are no sinks; nor are the block of Kafka's settings and Spark's source
+# programs, folders and wires of these names are no sinks; nor are the block of Kafka's settings, Spark's source and a
+# client's log
 PROGRAMS = {"local", "lab"}
-NO_SINK = re.compile(r"""kafka": |getLogger\("kafka"\)|\("kafka", "spark"|\.format\("kafka"\)|, "kafka"\)$""")
+NO_SINK = re.compile(r"""getLogger\("kafka"\)|kafka": |\("kafka", "spark"|\.format\("kafka"\)|, "kafka"\)$""")
 HEAVY = {"pyspark", "confluent_kafka", "pyarrow", "psycopg", "kafka"}
 
 

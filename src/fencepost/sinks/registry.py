@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 from fencepost.errors import Usage
 from fencepost.sinks.kind import SinkKind
+from fencepost.sinks.knowing import KnowsPipelines
 from fencepost.sinks.options import SinkOptions
 
 T = TypeVar("T")
@@ -24,6 +25,7 @@ _OURS = {
     "iceberg": "fencepost.sinks.iceberg.kind:KIND",
     "parquet": "fencepost.sinks.parquet.kind:KIND",
 }
+_WITH_A_LEDGER_OF_ALL = ("postgres",)
 _PLAIN_FILES = {"avro", "csv", "json", "orc", "text", "xml"}  # of Spark's formats
 _NEEDED = ("capabilities", "options", "settings", "columns", "fit", "prepare", "ledger")
 
@@ -57,17 +59,12 @@ def kind(name: str) -> SinkKind:
     return _loaded(points[0])
 
 
-def of_ours(ability: type[T]) -> dict[str, T]:
-    """Those in this package that can do it, by name; without those whose libraries are not installed."""
-    found: dict[str, T] = {}
-    for name in _OURS:
-        try:
-            one = kind(name)
-        except ModuleNotFoundError:
-            continue
-        if isinstance(one, ability):
-            found[name] = one
-    return found
+def knowing_pipelines() -> list[KnowsPipelines]:
+    """Those whose ledgers can be listed; none where their libraries are not installed. Loads no others."""
+    try:
+        return [one for one in map(kind, _WITH_A_LEDGER_OF_ALL) if isinstance(one, KnowsPipelines)]
+    except ModuleNotFoundError:
+        return []
 
 
 def _loaded(point: EntryPoint) -> SinkKind:

@@ -39,13 +39,13 @@ from fencepost.model import Span, TopicPartition
 from fencepost.rules.findings import Finding
 from fencepost.rules.topics import topic_findings
 from fencepost.sinks import registry
-from fencepost.sinks.knowing import CommitsOver, KnownPipeline, KnowsPipelines, TimedCommit
+from fencepost.sinks.knowing import CommitsOver, KnownPipeline, TimedCommit
 from fencepost.web.answers import Answer, Answers
 from fencepost.web.history import History, Pace
 
 T = TypeVar("T")
 _NEWEST = 100  # offsets of each partition
-HURRY, PATIENCE = 0.1, 10.0  # seconds to wait for a newer answer where there is one already
+HURRY, PATIENCE = 0.03, 10.0  # seconds to wait for a newer answer where there is one already
 _EVERYWHERE = (
     "layout",
     "open",
@@ -282,20 +282,26 @@ class State:
 
         def ask() -> list[KnownPipeline]:
             where = self._ledger
-            return [] if where is None else [one for kind in _ledgers() for one in kind.pipelines(where)]
+            return (
+                [] if where is None else [one for kind in registry.knowing_pipelines() for one in kind.pipelines(where)]
+            )
 
         return self.answers.get("pipelines", ask, GLANCE, HURRY)
 
     def commits_over(self, one: KnownPipeline, at: TopicPartition, span: Span) -> CommitsOver:
         def ask() -> CommitsOver:
-            found = [kind.commits_over(self._ledger or "", one, at, span) for kind in _ledgers()]
+            found = [kind.commits_over(self._ledger or "", one, at, span) for kind in registry.knowing_pipelines()]
             return next((each for each in found if each.position is not None), CommitsOver(None, ()))
 
         return self.answers.get(("over", one.place, one.pipeline, at, span), ask, GLANCE).require()
 
     def commits_since(self, one: KnownPipeline, since: datetime) -> list[TimedCommit]:
         def ask() -> list[TimedCommit]:
-            return [commit for kind in _ledgers() for commit in kind.commits_since(self._ledger or "", one, since)]
+            return [
+                commit
+                for kind in registry.knowing_pipelines()
+                for commit in kind.commits_since(self._ledger or "", one, since)
+            ]
 
         return self.answers.get(("since", one.place, one.pipeline), ask, LOOK).require()
 
@@ -355,10 +361,6 @@ def _sent(batch: BatchHeader) -> str:
     if batch.producer_id < 0:
         return "not idempotent"
     return "in a transaction" if batch.transactional else "idempotent"
-
-
-def _ledgers() -> list[KnowsPipelines]:
-    return list(registry.of_ours(KnowsPipelines).values())
 
 
 def _topics(wire: Wire) -> list[str]:
