@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.layout import leaders
+from fencepost.kafka.open_transactions import open_producers
 from fencepost.kafka.wire import Wire
 from fencepost.model import TopicPartition
 
@@ -52,7 +53,10 @@ def hang(kafka: Mapping[str, str], topic: str, partition: int = 0) -> int:
     with unverified(kafka), Wire(kafka) as wire:
         leader = leaders(wire, [at])[at]
         began = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000, max_version=2)
-        given = wire.send({leader: began}, "a producer id")[leader]
+        deadline = time.monotonic() + 20
+        while (given := wire.send({leader: began}, "a producer id")[leader]).error_code:
+            assert time.monotonic() < deadline, f"no producer id: error {given.error_code}"
+            time.sleep(0.1)
         batch = DefaultRecordBatchBuilder(2, 0, True, given.producer_id, given.producer_epoch, 0, 1 << 20)
         batch.append(0, int(time.time() * 1000), b"k", b"hangs", [])
         data = ProduceRequest.TopicProduceData
@@ -72,4 +76,6 @@ def hang(kafka: Mapping[str, str], topic: str, partition: int = 0) -> int:
         while code := wire.send({leader: sent}, "a record")[leader].responses[0].partition_responses[0].error_code:
             assert time.monotonic() < deadline, f"the broker still asks the coordinator: error {code}"
             time.sleep(0.1)
+        seen = [(one.producer_id, one.start_offset) for one in open_producers(wire, [at])]
+    assert given.producer_id in dict(seen), f"it is not open there: {seen}, but {given.producer_id} wrote"
     return int(given.producer_id)

@@ -41,7 +41,7 @@ def page_with(client: httpx.Client, path: str, text: str) -> str:
     """What is shown is up to some seconds old: the page, once this is in it."""
     deadline = time.monotonic() + PATIENCE
     while text not in (page := client.get(path).text):
-        assert time.monotonic() < deadline, f"{path} does not show {text!r}"
+        assert time.monotonic() < deadline, f"{path} does not show {text!r}, but {page[:300]}"
         time.sleep(0.1)
     return page
 
