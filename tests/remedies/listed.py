@@ -24,6 +24,7 @@ FOLLOWED = {
     "set batch: {records: 1} and run again: then everything before it lands, and the command that skips it is shown": (
         "test_a_time_that_spark_cannot_read_is_skipped_and_nothing_else_is"
     ),
+    "its batch left {} in the dead letters: `fencepost receipt --check` tells which": "test_a_dead_letter_is_told",
     "fencepost topic create": "test_a_topic_that_is_missing_is_made_where_it_is_missing",
     "`fencepost init FOLDER`, then in it `fencepost init --db --role NAME`": (
         "test_a_role_is_made_and_granted_what_it_needs_by_what_is_said_and_runs"

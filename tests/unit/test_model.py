@@ -79,4 +79,5 @@ def test_every_error_has_an_exit_code_of_the_table() -> None:
         "PositionLost": 1,
         "TopicRecreated": 1,
         "RecordsGone": 1,
+        "CheckpointMismatch": 1,
     }
