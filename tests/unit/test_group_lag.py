@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any, cast
 
 from fencepost.kafka.batch_headers import BatchHeader, Marker
-from fencepost.kafka.group_lag import GroupLag, PartitionLag, Waiting, counted
+from fencepost.kafka.group_lag import KNOWN_SECONDS, Counts, GroupLag, PartitionLag, Waiting, counted
 from fencepost.kafka.log_reader import Fetched
 from fencepost.kafka.visibility import Aborted
+from fencepost.kafka.wire import Wire
+from fencepost.model import TopicPartition
 
 
 def batch(first: int, many: int, producer: int = -1, marker: Marker | None = None) -> BatchHeader:
@@ -46,3 +51,28 @@ def test_records_that_went_unread_and_positions_beyond_the_end() -> None:
     assert PartitionLag("t", 0, 3, 10, 20, 20, None).gone == 7
     assert PartitionLag("t", 0, 30, 10, 20, 20, None).offsets == -10
     assert not GroupLag("g", [PartitionLag("t", 0, 3, None, None, None, None)]).exact
+
+
+def test_a_time_that_no_calendar_has_is_none() -> None:
+    far = replace(batch(0, 3), first_ms=2**62)
+    assert counted(fetched(far), 0, 3) == Waiting(3, exact=True, oldest=None)
+
+
+class Growing(Counts):
+    """Each count is one more than the last."""
+
+    asked = 0
+
+    def _counted(self, wire: Wire, some: Sequence[tuple[TopicPartition, int, int]]) -> dict[Any, Waiting]:
+        self.asked += 1
+        return {one: Waiting(self.asked, exact=True, oldest=None) for one in some}
+
+
+def test_a_count_is_remembered_for_a_while_and_no_longer() -> None:
+    now, place = [0.0], (TopicPartition("t", 0), 0, 11)
+    counts, wire = Growing(lambda: now[0]), cast(Wire, None)
+    assert counts.of(wire, [place])[place].records == 1
+    now[0] = KNOWN_SECONDS - 1
+    assert counts.of(wire, [place])[place].records == 1
+    now[0] = KNOWN_SECONDS  # the topic may have been created again meanwhile
+    assert counts.of(wire, [place])[place].records == 2

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import httpx
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from fencepost.local import Stack
 from producing.topics import Topics
@@ -107,3 +108,15 @@ def test_a_group_that_is_none_is_told(web: httpx.Client, topics: Topics, stack: 
     shown = web.get("/group", params={"name": hostile})
     assert shown.status_code == 200
     assert "<img" not in shown.text
+
+
+def test_records_that_were_deleted_unread_do_not_hide_the_others(
+    web: httpx.Client, topics: Topics, stack: Stack
+) -> None:
+    name, group, servers = topics.make(partitions=1), f"g-{uuid4().hex}", stack.bootstrap_servers
+    written(servers, name, *((str(number), "x") for number in range(100)))
+    committed(servers, group, name, 10)
+    admin = AdminClient({"bootstrap.servers": servers})  # kept: its futures need it
+    for future in admin.delete_records([TopicPartition(name, 0, 60)]).values():
+        future.result(30)
+    assert lag_becomes(web, group, 40)["partitions"][0]["gone_unread"] == 50

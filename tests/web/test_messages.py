@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from html.parser import HTMLParser
+from os import urandom
 from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka import Producer
 
 from fencepost.local import Stack
 from producing.topics import Topics
@@ -153,3 +155,28 @@ def test_what_is_not_there_is_told(web: httpx.Client, topics: Topics) -> None:
     assert web.get(f"/topics/{name}/records/9/0").status_code == 404
     assert web.get(f"/topics/{name}/records/0/{9**50}").status_code == 404
     assert "No records here" in web.get(f"/topics/{name}/messages").text
+
+
+def test_long_numbers_in_an_address_are_no_page(web: httpx.Client, topics: Topics) -> None:
+    name = topics.make(partitions=1)
+    for path in ("0/" + "9" * 5_000, "9" * 5_000 + "/0", "0/-1", "0/\N{ARABIC-INDIC DIGIT ONE}"):
+        assert web.get(f"/topics/{name}/records/{path}").status_code == 404
+    assert web.head(f"/topics/{name}").status_code == 200
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_the_newest_are_the_newest_however_large_they_are(
+    web: httpx.Client, topics: Topics, stack: Stack, codec: str
+) -> None:
+    name = topics.make(partitions=1)
+    producer = Producer({**topics.kafka, "linger.ms": 0, "compression.type": codec})
+    for number in range(40):
+        producer.produce(name, f"{number}".encode() + urandom(900_000), partition=0)
+        assert producer.flush(30) == 0
+    found = web.get(f"/api/topics/{name}/messages", params={"partition": "0", "from": "newest", "n": "50"}).json()
+    assert found["messages"][0]["offset"] == 39
+    assert found["stopped"]
+    oldest = web.get(f"/api/topics/{name}/messages", params={"partition": "0", "from": "oldest", "n": "50"}).json()
+    offsets = [one["offset"] for one in oldest["messages"]]
+    assert offsets == list(range(len(offsets)))
+    assert oldest["partitions"][0]["to"] == len(offsets)

@@ -92,3 +92,10 @@ def test_a_password_file_that_others_can_read_is_refused(stack: Stack, tmp_path:
     assert ended.code == 2
     assert "chmod 600" in ended.complaint
     assert "canary" not in ended.complaint
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://u:canary@h/db", "host=h password=canary", "not a = dsn ==="])
+def test_a_password_among_the_options_is_refused(dsn: str, stack: Stack) -> None:
+    ended = apart("web", "--dsn", dsn, "--bootstrap-server", stack.bootstrap_servers)
+    assert ended.code == 2
+    assert "canary" not in ended.complaint

@@ -5,13 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Event, Thread
 from uuid import uuid4
 
 import httpx
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 
+from fencepost.errors import Usage
+from fencepost.kafka.open_transactions import find_open, require_hanging
+from fencepost.kafka.wire import Wire
 from fencepost.local import Stack
+from fencepost.model import TopicPartition
 from producing.topics import Topics
 from support.commands import Ended, apart, here
 from web.hanging import hang
@@ -64,6 +69,43 @@ def test_a_live_one_is_neither_hanging_nor_aborted(
         producer.commit_transaction(60)
         producer.begin_transaction()
     assert len(topics.values(name)) == 3
+
+
+def test_one_whose_owner_commits_all_the_time_is_never_taken_for_hanging(topics: Topics, stack: Stack) -> None:
+    """It may commit between the leader's answer and the coordinators', and go on under the same id and epoch."""
+    name, ending, at_work = topics.make(partitions=1), Event(), Event()
+
+    def work() -> None:
+        producer = Producer({**topics.kafka, "transactional.id": f"txn-{uuid4().hex}", "linger.ms": 0})
+        producer.init_transactions(60)
+        while not ending.is_set():
+            producer.begin_transaction()
+            producer.produce(name, b"x")
+            producer.commit_transaction(60)
+            at_work.set()
+
+    worker = Thread(target=work)
+    worker.start()
+    try:
+        assert at_work.wait(60)
+        with Wire(topics.kafka) as wire:
+            deadline, seen = time.monotonic() + PATIENCE, 0
+            while seen < 20 and time.monotonic() < deadline:
+                with suppress(Usage):  # none is open at this moment
+                    meant = find_open(wire, TopicPartition(name, 0), None, None)
+                    seen += 1
+                    with pytest.raises(Usage):
+                        require_hanging(wire, meant)
+        assert seen
+    finally:
+        ending.set()
+        worker.join(90)
+
+
+@pytest.mark.parametrize("id_", ["", "x" * 40_000], ids=["empty", "long"])
+def test_what_can_be_no_transactional_id_is_told(web: httpx.Client, txn: Callable[..., Ended], id_: str) -> None:
+    assert txn("describe", id_).code == 2
+    assert web.get("/api/transaction", params={"id": id_}).status_code == 400
 
 
 def test_a_live_one_is_aborted_where_that_is_meant(topics: Topics, stack: Stack, txn: Callable[..., Ended]) -> None:

@@ -130,13 +130,14 @@ def abort(  # noqa: PLR0913  (a command's options are its parameters)
     """Abort one open transaction in one partition, by a marker: no reader of committed records will get what it wrote.
 
     Meant for transactions that hang. One that a coordinator still knows has an owner who may be alive: its commit would
-    say that all is well, and its records would be gone. That is refused, unless --live is given.
+    say that all is well, and its records would be gone. That is refused, unless --live is given. Needs the right to
+    describe every transactional id: brokers do not show the others, whose transactions seem to hang.
 
     Example: fencepost txn abort --topic payments --partition 3 --start-offset 1042
     """
     with _wire(connection) as wire:
         from fencepost.kafka.names import require_topic
-        from fencepost.kafka.open_transactions import abort_hanging, find_open, require_hanging
+        from fencepost.kafka.open_transactions import abort_hanging, find_open, require_hanging, require_open
         from fencepost.model import TopicPartition
 
         meant = find_open(wire, TopicPartition(require_topic(topic), partition), producer_id, start_offset)
@@ -145,7 +146,8 @@ def abort(  # noqa: PLR0913  (a command's options are its parameters)
         else:
             require_hanging(wire, meant)
         if not yes:
-            _confirm(meant)
+            _confirm(meant)  # who is asked may take minutes
+            require_open(wire, meant) if live else require_hanging(wire, meant)
         abort_hanging(wire, meant)
     if output is OutputFormat.JSON:
         emit_json({"aborted": True, **meant.as_json()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from fencepost.cli.connection import Connection, connected
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
+from fencepost.errors import Usage
 
 
 @connected
@@ -58,6 +60,7 @@ def web(  # noqa: PLR0913 (each is an option of the command)
     """
     from fencepost.web.server import Serving, read_password, serve
 
+    _require_no_password(dsn)
     password = read_password(password_file)
     serving = Serving(
         host,
@@ -76,6 +79,22 @@ def web(  # noqa: PLR0913 (each is an option of the command)
             say(f"{address} ({'changes allowed' if allow_changes else 'read-only'}); Ctrl-C ends it")
 
     serve(connection.kafka_settings(), serving, ready)
+
+
+def _require_no_password(dsn: str | None) -> None:
+    """Of an option: everybody on the machine sees those."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    if not dsn or dsn == os.environ.get("FENCEPOST_WEB_DSN"):
+        return
+    try:
+        given = conninfo_to_dict(dsn)
+    except ProgrammingError as error:
+        raise Usage("--dsn is no connection string of PostgreSQL's", "write postgresql://host/db") from error
+    if given.get("password"):
+        remedy = "put the password into libpq's passfile, or the whole of it into FENCEPOST_WEB_DSN"
+        raise Usage("everybody on this machine sees the password in --dsn", remedy)
 
 
 def _ledger(connection: Connection) -> str | None:

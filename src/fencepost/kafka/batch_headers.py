@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from struct import Struct
 
@@ -16,6 +17,7 @@ _MAGIC = 16
 _SIZE = 12  # bytes that the length of a batch does not count
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _APPEND_TIME = 0x08
+_LATEST_MS = 253_402_300_799_000  # Python has no later year
 
 
 class Marker(StrEnum):
@@ -99,3 +101,8 @@ def _behind_varint(data: bytes, place: int) -> int:
     while data[place] & 0x80:
         place += 1
     return place + 1
+
+
+def moment(ms: int) -> datetime | None:
+    """A record's time; None where it has none, or one that no calendar has: producers may write any number."""
+    return datetime.fromtimestamp(ms / 1000, UTC) if 0 <= ms <= _LATEST_MS else None

@@ -6,13 +6,15 @@ are not counted; what lies between is read by the headers of its batches, up to 
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from threading import Lock
 
 from fencepost.errors import FencepostError
+from fencepost.kafka.batch_headers import moment
 from fencepost.kafka.layout import leaders, list_offsets
 from fencepost.kafka.log_reader import Fetched, fetch
 from fencepost.kafka.visibility import Visibility, classify, visible_records
@@ -22,6 +24,7 @@ from fencepost.model import TopicPartition
 HEADER_BYTES = 256 << 10  # of each partition that are looked at
 AT_ONCE = 40  # partitions in one look, so that an answer stays small
 MOST_KNOWN = 20_000  # counts that are remembered
+KNOWN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -102,27 +105,33 @@ class GroupLag:
 
 
 class Counts:
-    """Counts of what lies between two offsets, which do not change: a group that rests costs nothing."""
+    """Counts of what lies between two offsets, for a while: a group that rests costs little.
 
-    def __init__(self) -> None:
-        self._known: OrderedDict[tuple[TopicPartition, int, int], Waiting] = OrderedDict()
+    They change where a topic is created again, or compacted.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: OrderedDict[tuple[TopicPartition, int, int], tuple[float, Waiting]] = OrderedDict()
         self._lock = Lock()
 
     def of(
         self, wire: Wire, wanted: Iterable[tuple[TopicPartition, int, int]]
     ) -> dict[tuple[TopicPartition, int, int], Waiting]:
         """By partition, position and last stable offset."""
-        asked = set(wanted)
+        asked, now = set(wanted), self._clock()
         with self._lock:
-            found = {one: self._known[one] for one in asked if one in self._known}
+            known = {one: self._known[one] for one in asked if one in self._known}
+        found = {one: waiting for one, (until, waiting) in known.items() if now < until}
         missing = sorted(one for one in asked if one not in found)
+        new: dict[tuple[TopicPartition, int, int], Waiting] = {}
         for number in range(0, len(missing), AT_ONCE):
-            found |= self._counted(wire, missing[number : number + AT_ONCE])
+            new |= self._counted(wire, missing[number : number + AT_ONCE])
         with self._lock:
-            self._known.update(found)
+            self._known.update({one: (now + KNOWN_SECONDS, waiting) for one, waiting in new.items()})
             while len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
-        return found
+        return found | new
 
     def _counted(
         self, wire: Wire, some: Sequence[tuple[TopicPartition, int, int]]
@@ -147,7 +156,7 @@ def counted(seen: Fetched, position: int, stable: int) -> Waiting:
     first = next(
         (one.batch for one in stretches if one.visibility is Visibility.COMMITTED and one.batch.last >= position), None
     )
-    oldest = datetime.fromtimestamp(first.first_ms / 1000, UTC) if first and first.first_ms >= 0 and records else None
+    oldest = moment(first.first_ms) if first and records else None
     if upto >= stable:
         return Waiting(records, exact=True, oldest=oldest)
     share = records / (upto - position)
@@ -188,16 +197,16 @@ def lags_of(wire: Wire, counts: Counts, positions: Mapping[str, Mapping[TopicPar
     first, stable = list_offsets(wire, led, first=True), list_offsets(wire, led, stable=True)
     end = list_offsets(wire, led)
     behind = [
-        (at, position, stable[at])
+        (at, max(position, first.get(at, 0)), stable[at])
         for found in positions.values()
         for at, position in found.items()
-        if at in stable and first.get(at, 0) <= position < stable[at]
+        if at in stable and max(position, first.get(at, 0)) < stable[at]
     ]
     waiting = counts.of(wire, behind)
 
     def of(at: TopicPartition, position: int) -> PartitionLag:
-        upto = stable.get(at)
-        known = None if upto is None else waiting.get((at, position, upto), None if position < upto else NOTHING)
+        upto, begin = stable.get(at), max(position, first.get(at, 0))  # what is gone nobody will read
+        known = None if upto is None else waiting.get((at, begin, upto), None if begin < upto else NOTHING)
         return PartitionLag(at.topic, at.partition, position, first.get(at), upto, end.get(at), known)
 
     return [

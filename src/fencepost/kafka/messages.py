@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, cast
 from uuid import uuid4
 
@@ -18,7 +18,7 @@ from confluent_kafka import Message
 from confluent_kafka import TopicPartition as DriverPartition
 
 from fencepost.errors import Unreachable
-from fencepost.kafka.batch_headers import BatchHeader, Marker
+from fencepost.kafka.batch_headers import BatchHeader, Marker, moment
 from fencepost.kafka.errors import Missing, is_end_of_partition
 from fencepost.kafka.layout import leaders, list_offsets
 from fencepost.kafka.log_reader import Fetched, fetch
@@ -43,7 +43,8 @@ _BOUNDED = {
     "queued.max.messages.kbytes": 4_096,
     "fetch.message.max.bytes": 1 << 20,
 }
-_LATEST_TIME = 253_402_300_799_000  # milliseconds: Python has no later year
+_SMALLER = 4  # looks for the newest, each at a quarter of the offsets
+_LARGE = "the records are too large for one look"
 
 
 @dataclass(frozen=True)
@@ -107,14 +108,36 @@ def read_parts(
     wire: Wire, kafka: Mapping[str, str], wanted: Mapping[TopicPartition, Wanted], kept: int = KEPT_BYTES
 ) -> list[LogPart]:
     """Each of them, in its partition's bounds, with `kept` bytes of each value. Raises Missing, Unreachable."""
+    parts = _read(wire, kafka, wanted, kept)
+    for _ in range(_SMALLER):
+        asked = {at: one for at, one in wanted.items() if one.start is None and one.most > 1}
+        short = {one.partition for one in parts if one.partition in asked and one.stopped and one.span.end < one.end}
+        if not short:
+            break  # the newest that were asked for are there
+        wanted = {at: Wanted(max(one.most // 4, 1)) if at in short else one for at, one in wanted.items()}
+        parts = _read(wire, kafka, wanted, kept)
+        parts = [replace(one, stopped=one.stopped or _LARGE) if one.partition in short else one for one in parts]
+    return parts
+
+
+def _read(wire: Wire, kafka: Mapping[str, str], wanted: Mapping[TopicPartition, Wanted], kept: int) -> list[LogPart]:
     bounds = bounds_of(wire, wanted)
-    spans = {at: _span(one, bounds[at]) for at, one in wanted.items()}
-    found = _headers(wire, bounds, spans)
-    spans = {at: Span(span.start, min(span.end, max(found[at].upto, span.start))) for at, span in spans.items()}
-    classified = _classified(wire, found)
-    entries, stopped = _unpacked(kafka, classified, spans, kept)
+    asked = {at: _span(one, bounds[at]) for at, one in wanted.items()}
+    found = _headers(wire, bounds, asked)
+    spans = {at: Span(span.start, min(span.end, max(found[at].upto, span.start))) for at, span in asked.items()}
+    entries, reading = _unpacked(kafka, _classified(wire, found), spans, kept)
+    if reading.stopped:
+        spans = {at: Span(span.start, reading.reached.get(at, span.end)) for at, span in spans.items()}
     return [
-        LogPart(at, entries[at], spans[at], one.first, one.stable, one.end, stopped)
+        LogPart(
+            at,
+            [entry for entry in entries[at] if entry.offset < spans[at].end],
+            spans[at],
+            one.first,
+            one.stable,
+            one.end,
+            reading.stopped or (_LARGE if spans[at].end < asked[at].end else ""),
+        )
         for at, one in sorted(found.items())
     ]
 
@@ -191,7 +214,7 @@ def _unpacked(
     classified: Mapping[TopicPartition, Sequence[Stretch]],
     spans: Mapping[TopicPartition, Span],
     kept: int,
-) -> tuple[dict[TopicPartition, list[LogEntry]], str]:
+) -> tuple[dict[TopicPartition, list[LogEntry]], Reading]:
     """Records with their bytes, and markers, which no client hands over."""
     entries = {at: list(_markers(at, stretches, spans[at])) for at, stretches in classified.items()}
     wanted = {at: span for at, span in spans.items() if len(entries[at]) < span.end - span.start}
@@ -200,14 +223,14 @@ def _unpacked(
         at = TopicPartition(cast(str, message.topic()), cast(int, message.partition()))
         if entry := _entry(at, message, classified[at], kept):
             entries[at].append(entry)
-    return {at: sorted(found, key=lambda one: one.offset) for at, found in entries.items()}, reading.stopped
+    return {at: sorted(found, key=lambda one: one.offset) for at, found in entries.items()}, reading
 
 
 def _markers(at: TopicPartition, stretches: Sequence[Stretch], span: Span) -> Iterator[LogEntry]:
     for one in stretches:
         if one.batch.marker is not None:
             for offset in range(max(one.batch.first, span.start), min(one.batch.last + 1, span.end)):
-                yield LogEntry(at, offset, one.visibility, one.held, one.batch, _time(one.batch.last_ms))
+                yield LogEntry(at, offset, one.visibility, one.held, one.batch, moment(one.batch.last_ms))
 
 
 def _entry(at: TopicPartition, message: Message, stretches: Sequence[Stretch], kept: int) -> LogEntry | None:
@@ -222,7 +245,7 @@ def _entry(at: TopicPartition, message: Message, stretches: Sequence[Stretch], k
         over.visibility,
         over.held,
         over.batch,
-        _time(ms) if kind else None,
+        moment(ms) if kind else None,
         _content(message.key(), kept),
         _content(message.value(), kept),
         tuple((name, _content(value, kept)) for name, value in headers_of(message)[:100]),
@@ -244,10 +267,6 @@ def _content(data: Any, kept: int) -> Content | None:
         return None
     whole = data.encode() if isinstance(data, str) else bytes(data)
     return Content(whole[:kept], len(whole))
-
-
-def _time(ms: int) -> datetime | None:
-    return datetime.fromtimestamp(ms / 1000, UTC) if 0 <= ms <= _LATEST_TIME else None
 
 
 class Reading:

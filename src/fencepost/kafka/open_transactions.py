@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fencepost.errors import Refused, Unknown, Unreachable, Usage
+from fencepost.kafka.batch_headers import moment
 from fencepost.kafka.errors import Missing
 from fencepost.kafka.wire import Wire
 from fencepost.machine.plain_json import iso
@@ -22,6 +23,7 @@ from fencepost.model import TopicPartition
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")  # states in which it still holds readers back
 SETTLE_SECONDS = 2.0  # between a marker on its way and a leader that has written it
 _LOOK_SECONDS = 0.5
+LONGEST_ID = 32_000  # bytes
 _INTERNAL = "__transaction_state"
 
 
@@ -114,6 +116,8 @@ def list_transactions(wire: Wire) -> list[TransactionSummary]:
 def describe_transactions(wire: Wire, ids: Iterable[str]) -> list[TransactionDescription]:
     """Each of them. Raises Missing where a coordinator knows none of that name."""
     wanted = list(ids)
+    if any(not 0 < len(one.encode(errors="replace")) <= LONGEST_ID for one in wanted):
+        raise Usage("that is no transactional.id", "see `fencepost txn list`")
     subject = f"transactional.id {wanted[0]}" if len(wanted) == 1 else "the transactions"
     try:
         answer = wire.ask(lambda admin: admin.describe_transactions(wanted), subject) if wanted else {}
@@ -207,7 +211,7 @@ def find_open(wire: Wire, at: TopicPartition, producer_id: int | None, start_off
         if producer_id in (None, one.producer_id) and start_offset in (None, one.start_offset)
     ]
     if not there:
-        raise Usage(f"{at} has no such open transaction", "see `fencepost txn find-hanging`")
+        raise Usage(f"{at} has no such open transaction", "see `fencepost txn list --open`")
     if len(there) > 1:
         offsets = ", ".join(str(one.start_offset) for one in there)
         raise Usage(f"{at} has several open transactions, which begin at {offsets}", "name one by --start-offset")
@@ -221,7 +225,11 @@ def owner_of(wire: Wire, open_: OpenProducer) -> TransactionDescription | None:
 
 
 def require_hanging(wire: Wire, open_: OpenProducer) -> None:
-    """Raises Usage where a coordinator still keeps it open."""
+    """Raises Usage where a coordinator still keeps it open, or where it ends while we look.
+
+    Its producer keeps id and epoch: behind a commit in between, the marker would hit the next transaction.
+    """
+    require_coordinators(wire)
     if owner := owner_of(wire, open_):
         said = f"transactional.id {owner.transactional_id} ({owner.state}) owns the transaction at {open_.start_offset}"
         timeout = f"{owner.timeout_ms / 1000:,.0f} s"
@@ -229,6 +237,31 @@ def require_hanging(wire: Wire, open_: OpenProducer) -> None:
             f"{said} of {open_.partition}: its producer may be alive, and would hear nothing of an abort",
             f"end that producer, or wait for its timeout of {timeout}; --live aborts it all the same",
         )
+    if open_ not in find_hanging(wire, [open_.partition]):
+        raise _ended(open_)
+
+
+def require_open(wire: Wire, open_: OpenProducer) -> None:
+    """Raises Usage where it has ended since it was found."""
+    if open_ not in open_producers(wire, [open_.partition]):
+        raise _ended(open_)
+
+
+def _ended(open_: OpenProducer) -> Usage:
+    return Usage(
+        f"the transaction at {open_.start_offset} of {open_.partition} has just ended",
+        "nothing is to be done; `fencepost txn list --open` shows those that are open now",
+    )
+
+
+def require_coordinators(wire: Wire) -> None:
+    """Raises Unreachable where a coordinator is missing: what it keeps open would seem to hang."""
+    for topic in wire.ask(lambda admin: admin.describe_topics([_INTERNAL]), "the coordinators"):
+        if any(part["leader_id"] < 0 for part in topic["partitions"]):
+            raise Unreachable(
+                "a coordinator of transactions is missing: whether a transaction hangs is not known",
+                "check which broker is missing, and try again",
+            )
 
 
 def abort_hanging(wire: Wire, open_: OpenProducer) -> None:
@@ -262,6 +295,4 @@ def holders(
 
 
 def _time(ms: int) -> datetime:
-    return (
-        datetime.fromtimestamp(max(ms, 0) / 1000, UTC) if ms < 253_402_300_800_000 else datetime.max.replace(tzinfo=UTC)
-    )
+    return moment(max(ms, 0)) or datetime.max.replace(tzinfo=UTC)

@@ -94,7 +94,7 @@ class Wire:
 
         try:
             yield
-        except (errors.KafkaError, OSError) as error:
+        except (errors.KafkaError, OSError, RuntimeError) as error:  # RuntimeError: another thread has closed it
             raise failure(error, subject, self.servers) from error
 
 
@@ -104,7 +104,7 @@ async def _settled(answer: Any) -> Any:
 
     try:
         return await answer
-    except (errors.KafkaError, OSError) as error:
+    except (errors.KafkaError, OSError, RuntimeError) as error:
         return error
 
 
@@ -123,7 +123,7 @@ def failure(error: Exception, subject: str, servers: str) -> FencepostError:
         return Missing(f"{subject} does not exist")
     if isinstance(error, (errors.UnsupportedVersionError, errors.IncompatibleBrokerVersion)):
         return Usage(f"{subject}: these brokers do not answer that ({said})", "it needs Kafka 3.0 or newer")
-    if isinstance(error, (errors.RetriableError, OSError)):
+    if isinstance(error, (errors.RetriableError, OSError, RuntimeError)):
         return Unreachable(
             f"Kafka does not answer at {servers} ({said})", "check that the brokers are up, and try again"
         )

@@ -20,6 +20,7 @@ from fencepost.errors import FencepostError, Unreachable
 
 T = TypeVar("T")
 MOST = 500  # questions that are remembered
+LARGE, MOST_LARGE = {"parts", "place", "key", "id", "time"}, 20  # whose answers are records
 AT_ONCE = 8  # questions under way
 PATIENCE_SECONDS = 30.0
 ERROR_SECONDS = 3.0
@@ -130,7 +131,14 @@ class Answers:
             self._questions.move_to_end(key)
             while len(self._questions) > MOST:
                 self._questions.popitem(last=False)
+            if _is_large(key):
+                for old in [one for one in self._questions if _is_large(one)][:-MOST_LARGE]:
+                    del self._questions[old]
             return question
+
+
+def _is_large(key: Hashable) -> bool:
+    return isinstance(key, tuple) and key[0] in LARGE
 
 
 def _busy() -> Unreachable:

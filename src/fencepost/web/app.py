@@ -136,7 +136,7 @@ def _pages(app: FastAPI, web: Web) -> None:
     of_topic: Mapping[str, Callable[[Request], Shown]] = {
         "/topics/{topic}": lambda one: topics.topic(state, _asked(one), _topic(one)),
         "/topics/{topic}/messages": lambda one: messages.messages(state, _asked(one), _topic(one)),
-        "/topics/{topic}/records/{partition:int}/{offset:int}": lambda one: messages.record(
+        "/topics/{topic}/records/{partition}/{offset}": lambda one: messages.record(
             state, _asked(one), _topic(one), *_place(one)
         ),
     }
@@ -149,7 +149,14 @@ def _topic(request: Request) -> str:
 
 
 def _place(request: Request) -> tuple[int, int]:
-    return int(request.path_params["partition"]), min(int(request.path_params["offset"]), LARGEST)
+    return _whole(request, "partition"), min(_whole(request, "offset"), LARGEST)
+
+
+def _whole(request: Request, name: str) -> int:
+    given = str(request.path_params[name])
+    if not (given.isascii() and given.isdecimal() and len(given) < 20):
+        raise Missing(f"there is no {name} {given[:40]!r}", "give a whole number that is not negative")
+    return int(given)
 
 
 def _plainly(view: Callable[[Asked], Shown], request: Request) -> Shown:
@@ -165,7 +172,7 @@ def _view(app: FastAPI, web: Web, path: str, look: Callable[[Request], Shown]) -
     async def live(request: Request) -> Response:
         return web.live(request, lambda: look(request))
 
-    app.add_api_route(path, page, methods=["GET"], include_in_schema=False)
+    app.add_api_route(path, page, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route(f"/live{path}", live, methods=["GET"], include_in_schema=False)
 
 

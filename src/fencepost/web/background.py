@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,4 +52,7 @@ class Background:
             chore.trouble = None
         except FencepostError as error:
             chore.trouble = error
+        except Exception as error:  # one bad answer must not end what the others wait for
+            logging.getLogger(__name__).exception("a question in the background failed")
+            chore.trouble = FencepostError(f"{type(error).__name__}: this was not foreseen", "please report it")
         chore.due = time.monotonic() + chore.every

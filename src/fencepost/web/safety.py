@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
+import os
 import secrets
 import time
 from collections.abc import Collection, Mapping
@@ -24,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 LOOPBACK_NAMES = {"localhost", "ip6-localhost"}
 READING = {"GET", "HEAD"}
 MOST_BODY = 64 << 10
-WRONG_AT_ONCE, WRONG_SECONDS = 10, 30.0  # so many wrong passwords in so long, and then nobody gets in for a while
+WRONG_AT_ONCE, WRONG_SECONDS = 10, 30.0  # so many wrong passwords of one address, in so long: then it must wait
 TOKEN = "x-fencepost-token"  # noqa: S105 (the name of a header)
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -54,7 +55,7 @@ class Guard:
     def __init__(self, app: ASGIApp, safety: Safety) -> None:
         self._app = app
         self._safety = safety
-        self._wrong: list[float] = []
+        self._wrong: list[tuple[float, str]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -73,7 +74,7 @@ class Guard:
             return _no(421, "this name is not known here: ask by address, or start with --allowed-host NAME")
         if not same_origin(headers.getlist("origin"), headers["host"], needed=method not in READING):
             return _no(403, "this was sent by a page of another origin")
-        if (wrong := self._without_password(headers)) is not None:
+        if (wrong := self._without_password(headers, _client(scope))) is not None:
             return wrong
         return None if method in READING else self._refused_change(method, headers)
 
@@ -91,18 +92,18 @@ class Guard:
             else _no(413, "the request has no size, or is too large")
         )
 
-    def _without_password(self, headers: Headers) -> Response | None:
+    def _without_password(self, headers: Headers, client: str) -> Response | None:
         if self._safety.password is None:
             return None
         now = time.monotonic()
-        self._wrong = [at for at in self._wrong if at > now - WRONG_SECONDS]
-        if len(self._wrong) >= WRONG_AT_ONCE:
+        self._wrong = [(at, who) for at, who in self._wrong if at > now - WRONG_SECONDS]
+        if sum(who == client for _, who in self._wrong) >= WRONG_AT_ONCE:
             return _no(429, "too many wrong passwords: wait half a minute")
         given = given_password(headers.get("authorization", ""))
-        if given is not None and secrets.compare_digest(given, self._safety.password.encode()):
+        if given is not None and secrets.compare_digest(given, os.fsencode(self._safety.password)):
             return None
         if given is not None:
-            self._wrong.append(now)
+            self._wrong.append((now, client))
         return _no(401, "a password is needed", {"www-authenticate": 'Basic realm="fencepost", charset="UTF-8"'})
 
 
@@ -143,6 +144,12 @@ def given_password(authorization: str) -> bytes | None:
         return base64.b64decode(encoded, validate=True).partition(b":")[2]
     except (binascii.Error, ValueError):
         return b""
+
+
+def _client(scope: Scope) -> str:
+    """The address that asks: one who tries passwords does not shut others out."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def _no(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:

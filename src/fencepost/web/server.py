@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 
 from fencepost.errors import Unreachable, Usage
 from fencepost.machine import cache
@@ -59,10 +60,12 @@ def read_password(file: Path | None, environment: Mapping[str, str] = os.environ
         return environment.get(PASSWORD_VARIABLE) or None
     try:
         facts = file.stat()
+        if not S_ISREG(facts.st_mode):
+            raise Usage(f"{file} is no regular file", "give a text file with the password in it")
         require_facts(file, facts, "make it yours alone: chmod 600")
         if facts.st_mode & 0o077:
             raise Usage(f"others can read the password in {file}", f"chmod 600 {file}")
-        return file.read_text(encoding="utf-8").split("\n", 1)[0].rstrip("\r")
+        return file.read_text(encoding="utf-8-sig").split("\n", 1)[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
         raise Usage(f"the password file {file} cannot be read", "give a text file with the password in it") from error
 

@@ -133,13 +133,16 @@ def read(state: State, browse: Browse) -> Page:
     parts = state.parts(browse.topic, _wanted(state, browse, partitions), browse.follow)
     entries = [entry for part in parts for entry in part.entries]
     stopped = next((part.stopped for part in parts if part.stopped), "")
+    there = len(state.topic_layout(browse.topic).partitions)
+    if browse.partition is None and there > MOST_PARTITIONS:
+        stopped = stopped or f"only the first {MOST_PARTITIONS} of {there} partitions are looked at together"
     return _page(browse, entries, parts, stopped)
 
 
 def _partitions(state: State, browse: Browse) -> list[TopicPartition]:
     there = [TopicPartition(browse.topic, one.partition) for one in state.topic_layout(browse.topic).partitions]
     if browse.partition is None:
-        return there[:MOST_PARTITIONS]
+        return there if browse.when == "key" else there[:MOST_PARTITIONS]
     wanted = TopicPartition(browse.topic, browse.partition)
     if wanted not in there:
         raise Missing(f"topic {browse.topic} has no partition {browse.partition}", f"it has 0 to {len(there) - 1}")
