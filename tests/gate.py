@@ -23,7 +23,9 @@ from support.shared_stack import HOME
 
 TESTS = Path(__file__).parent
 AT_ONCE = 4  # with two cores they are busy, and a suite that waits holds nobody up
-BREAKING = ("cluster", "sweep", "web/test_broker_lost.py")  # they kill and stop what is shared elsewhere
+BREAKING = ("cluster", "sweep")  # they kill and stop what is shared elsewhere
+PAGE = ("web",)  # it shows the whole cluster, and loses a broker
+OF_THEIR_OWN = (BREAKING, PAGE)  # have a stack for themselves
 BEHIND_PROXIES = (  # one stack behind proxies serves them all
     "consuming/test_every_style_killed.py",
     "consuming/test_late_commits.py",
@@ -50,7 +52,8 @@ GROUPS = (  # the longest first; what no group names is run with the empty one
     BEHIND_PROXIES,
     ("consuming",),
     BREAKING,
-    ("producing", "audit", "web"),
+    PAGE,
+    ("producing", "audit"),
     (),
     ("stack",),
 )
@@ -115,7 +118,7 @@ def _told(group: Sequence[str], stack: Stack | None) -> Mapping[str, str]:
     """What a group's environment says: of properties the gate has few examples, and its stack is shared."""
     if stack is None:
         return {}
-    return {"FENCEPOST_GATE": "1", **({} if group is BREAKING else {HOME: str(stack.home)})}
+    return {"FENCEPOST_GATE": "1", **({} if group in OF_THEIR_OWN else {HOME: str(stack.home)})}
 
 
 def _run(name: str, command: Sequence[str], told: Mapping[str, str]) -> Ended:
