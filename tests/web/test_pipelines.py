@@ -53,7 +53,7 @@ def test_it_is_found_by_its_ledger_and_shown_with_its_audit(
         assert here("audit", "--spec", pipeline).code == 0
         page = page_with(client, f"/pipeline?name={name}", "expected 10, landed 10")
         assert "<svg" in page
-        assert name in client.get("/").text
+        page_with(client, "/", name)
         assert client.get("/api/pipeline/batches", params={"name": name}).json()["series"][0]["values"][-1] >= 0
         assert sum(client.get("/api/pipeline/batches", params={"name": name}).json()["series"][0]["values"]) == 10
         assert client.get("/pipeline?name=nobody").status_code == 404
