@@ -146,8 +146,11 @@ def abort(  # noqa: PLR0913  (a command's options are its parameters)
         else:
             require_hanging(wire, meant)
         if not yes:
-            _confirm(meant)  # who is asked may take minutes
-            require_open(wire, meant) if live else require_hanging(wire, meant)
+            _confirm(meant)
+        if live:  # its producer keeps id and epoch: the marker would hit the next one
+            require_open(wire, meant)
+        elif not yes:  # the answer may have taken minutes
+            require_hanging(wire, meant)
         abort_hanging(wire, meant)
     if output is OutputFormat.JSON:
         emit_json({"aborted": True, **meant.as_json()})
