@@ -133,9 +133,8 @@ class Cluster:
         deadline = time.monotonic() + CONTACT_SECONDS
         while True:
             try:
-                self.admin.list_topics(
-                    timeout=_GLANCE_SECONDS
-                )  # any broker answers; others are asked of one that may be dead
+                # any broker answers this; what the admin client asks goes to one that it chose, who may be dead
+                self.admin.list_topics(timeout=_GLANCE_SECONDS)
                 return
             except KafkaException as error:
                 failed = self._failure(error, "the cluster")

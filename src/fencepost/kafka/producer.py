@@ -35,6 +35,7 @@ CALL_SECONDS = 10.0  # for one call of a transaction; it is repeated while the d
 TIMEOUT_SECONDS = 90.0  # for a transaction's call and all its repetitions
 _POLL_SECONDS = 0.005  # without receipts nothing wakes up whoever waits for the last answer
 _IDLE_SECONDS = 0.5
+_CAUSE_SECONDS = 1.0
 _STRAGGLERS = ("EndTxn", "TxnOffsetCommit")  # repeated, an earlier one may still arrive, in the next transaction
 
 
@@ -121,9 +122,12 @@ class Client:
         )
 
     def _fatal_cause(self) -> FencepostError | None:
-        """Why the driver gave up: it says so only to whoever ends a transaction."""
+        """Why the driver gave up: it says so only to whoever ends a transaction.
+
+        Its calls fail a moment before it knows that itself: asked without any time it would say "timed out".
+        """
         try:
-            self.driver.abort_transaction(0)
+            self.driver.abort_transaction(_CAUSE_SECONDS)
         except KafkaException as error:
             if is_fenced_producer(error.args[0]):
                 return self.trouble(error)
