@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.errors import Usage
-from fencepost.web.safety import given_password, known_host, same_origin
+from fencepost.web.safety import given_password, in_the_background, known_host, same_origin
 from fencepost.web.server import Serving, is_loopback
 
 
@@ -44,6 +44,25 @@ def test_a_change_needs_an_origin() -> None:
     assert same_origin([], "127.0.0.1:9000", needed=False)
     assert not same_origin([], "127.0.0.1:9000", needed=True)
     assert same_origin(["http://127.0.0.1:9000"], "127.0.0.1:9000", needed=True)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize("dest", ["image", "iframe", "script", "empty", ""])
+def test_pages_of_other_sites_ask_nothing_in_the_background(site: str, dest: str) -> None:
+    assert in_the_background({"sec-fetch-site": site, "sec-fetch-dest": dest})
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"sec-fetch-site": "same-origin", "sec-fetch-dest": "empty"},
+        {"sec-fetch-site": "none", "sec-fetch-dest": "document"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-dest": "document"},
+    ],
+)
+def test_links_scripts_of_ours_and_what_is_no_browser_may_ask(headers: dict[str, str]) -> None:
+    assert not in_the_background(headers)
 
 
 def test_a_password_is_read_whoever_the_user_is() -> None:

@@ -26,6 +26,12 @@ def test_another_origin_is_refused(web: httpx.Client) -> None:
     assert web.get("/api/topics", headers={"origin": own}).status_code == 200
 
 
+def test_a_search_is_not_started_from_another_site(web: httpx.Client) -> None:
+    foreign = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+    assert web.get("/events", params={"key": "a"}, headers=foreign).status_code == 403
+    assert web.get("/topics", headers={**foreign, "sec-fetch-dest": "document"}).status_code == 200
+
+
 def test_a_change_needs_the_token_and_the_origin(web: httpx.Client) -> None:
     own = f"http://{web.base_url.host}:{web.base_url.port}"
     (token,) = re.findall(r'data-token="([^"]+)"', web.get("/").text)

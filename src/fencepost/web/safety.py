@@ -2,6 +2,7 @@
 
 - The Host must be an address or a name that was given: a name of others that leads here (DNS rebinding) is refused.
 - The Origin, where a browser sends one, must be that host. A change needs it, and a token that only our pages have.
+- A page of another site may lead here, but not ask in the background: a search costs the cluster something.
 - With a password everything needs it.
 - The browser loads and runs nothing but our own files, shows us in no frame, and keeps nothing.
 """
@@ -74,6 +75,8 @@ class Guard:
             return _no(421, "this name is not known here: ask by address, or start with --allowed-host NAME")
         if not same_origin(headers.getlist("origin"), headers["host"], needed=method not in READING):
             return _no(403, "this was sent by a page of another origin")
+        if in_the_background(headers):
+            return _no(403, "this was asked in the background by a page of another site")
         if (wrong := self._without_password(headers, _client(scope))) is not None:
             return wrong
         return None if method in READING else self._refused_change(method, headers)
@@ -133,6 +136,12 @@ def same_origin(given: Collection[str], host: str, *, needed: bool) -> bool:
         return False
     scheme, separator, origin = next(iter(given)).partition("://")
     return bool(separator) and scheme in ("http", "https") and origin.lower() == host.lower()
+
+
+def in_the_background(headers: Mapping[str, str]) -> bool:
+    """Does a page of another site ask, as an image, a script or a frame would? A link that is followed does not."""
+    foreign = headers.get("sec-fetch-site", "") in {"cross-site", "same-site"}
+    return foreign and headers.get("sec-fetch-dest", "") != "document"
 
 
 def given_password(authorization: str) -> bytes | None:

@@ -114,7 +114,7 @@ document.addEventListener("submit", async (event) => {
   });
   const type = answer.headers.get("content-type") || "";
   const said = type.startsWith("application/json") ? await answer.json() : { message: await answer.text() };
-  if (told) told.textContent = said.message || "done";
+  if (told) told.textContent = [said.message || "done", said.remedy].filter(Boolean).join(": ");
 });
 
 // -- charts: numbers from the API, colours from the page's own
