@@ -74,12 +74,18 @@ class RunningQuery:
         return str(self._query.getClass().getSimpleName()).startswith(_ASYNC)
 
     def reads(self) -> Reads:
-        """What its current batch reads."""
+        """What its current batch reads. Raises Usage where two sources read a partition, each its own part of it."""
         scans = [scan for scan in streams_read(self._query.lastExecution().logical()) if scan.nodeName() == _SCAN]
         spans: dict[TopicPartition, Span] = {}
         for scan in scans:
             start, end = _offsets(scan.startOffset()), _offsets(scan.endOffset())
-            spans |= {at: Span(start.get(at, 0), to) for at, to in end.items()}  # Spark reads a new one from 0
+            for at, to in end.items():
+                span = Span(start.get(at, 0), to)  # Spark reads a new one from 0
+                if spans.setdefault(at, span) != span:
+                    raise Usage(
+                        f"two sources of the stream read {at}, one {spans[at]} and one {span}: it has one position",
+                        "read it once, and use that DataFrame twice",
+                    )
         return Reads(spans)
 
     def nodes(self) -> list[str]:
