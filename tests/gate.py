@@ -22,7 +22,7 @@ from fencepost.local import Stack
 from support.shared_stack import HOME
 
 TESTS = Path(__file__).parent
-AT_ONCE = 4  # with two cores they are busy, and a suite that waits holds nobody up
+AT_ONCE = 5  # with two cores they are busy, and a suite that waits holds nobody up
 BREAKING = ("cluster", "sweep")  # they kill and stop what is shared elsewhere
 PAGE = ("web",)  # it shows the whole cluster, and loses a broker
 OF_THEIR_OWN = (BREAKING, PAGE)  # have a stack for themselves
@@ -45,15 +45,15 @@ LAKES = (  # those that need Delta's jars first: the others do with the same JVM
     "spark/test_*topic*.py",
 )
 GROUPS = (  # the longest first; what no group names is run with the empty one
-    LAKES,
+    ("consuming",),
     ("spark",),
+    ("producing", "audit"),
+    LAKES,
     ("contract", "lab"),
     ("model", "remedies"),
     BEHIND_PROXIES,
-    ("consuming",),
-    BREAKING,
     PAGE,
-    ("producing", "audit"),
+    BREAKING,
     (),
     ("stack",),
 )
