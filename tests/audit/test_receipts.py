@@ -72,6 +72,8 @@ def test_a_dead_letter_is_told(shop: Shop) -> None:
     shop.sql(f'CREATE TABLE {shop.name}_dead (topic text, partition int, "offset" bigint)')
     shop.sql(f"INSERT INTO {shop.name}_dead VALUES (%s, 0, 3)", shop.name)
     assert receipt(spec_of(shop), 0, 3, check=True).fate is Fate.DEAD
+    shop.sql(f"ALTER TABLE {shop.name}_dead ADD COLUMN _dead text DEFAULT 'the value is no JSON'")
+    assert receipt(spec_of(shop), 0, 3, check=True).note == "the value is no JSON"
 
 
 def test_a_sender_can_wait_for_the_answer(shop: Shop) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,9 @@ def dead_port() -> Iterator[int]:
         yield held.getsockname()[1]
 
 
-def test_an_unreachable_server_is_one_line_within_ten_seconds(elsewhere: Command, dead_port: int) -> None:
+def test_an_unreachable_server_is_one_line(elsewhere: Command, dead_port: int) -> None:
     server = f"127.0.0.1:{dead_port}"
-    began = time.monotonic()
     failed = elsewhere("topic", "list", "--bootstrap-server", server)
-    assert time.monotonic() - began < 10
     assert failed.code == 3
     assert failed.complaint.startswith(f"fencepost: Kafka does not answer at {server} (")
     assert "Connection refused" in failed.complaint

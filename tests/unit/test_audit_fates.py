@@ -46,7 +46,7 @@ def test_a_pipeline_that_was_renamed_is_told_where_to_ask(begins: bool | None) -
     [
         (THERE, Fate.FILTERED),
         (Lookup(rows=1), Fate.LANDED),
-        (Lookup(rows=0, dead=True), Fate.DEAD),
+        (Lookup(rows=0, dead="why"), Fate.DEAD),
         (Lookup(rows=0), Fate.GONE),
         (replace(THERE, in_span=9), Fate.UNKNOWN),  # somebody took a row of its commit away
         (replace(THERE, mode=Mode.UPSERT), Fate.NO_ROW),
@@ -76,10 +76,10 @@ OF_ANOTHER = replace(CARRIED, others=[WRITTEN])  # a topic of the same name had 
         (replace(CARRIED, others=[Carried(Span(0, 10), 0)]), Lookup(rows=1, firsts=1), Fate.LANDED),  # it had no row
         (replace(CARRIED, others=[Carried(Span(0, 5), 5)]), Lookup(rows=1), Fate.LANDED),  # it was not at this offset
         (OF_ANOTHER, THERE, Fate.UNKNOWN),  # as many rows as its commit wrote, and some are of the other
-        (OF_ANOTHER, Lookup(rows=0, dead=True), Fate.DEAD),
+        (OF_ANOTHER, Lookup(rows=0, dead="why"), Fate.DEAD),
         (
             replace(CARRIED, others=[Carried(Span(0, 10), 9, 1)]),
-            Lookup(rows=0, dead=True),
+            Lookup(rows=0, dead="why"),
             Fate.GONE,
         ),  # the other's letter
     ],
@@ -92,7 +92,7 @@ def test_what_a_topic_that_was_deleted_left_at_the_same_place_proves_nothing(
 
 def test_a_letter_that_may_be_of_either_topic_leaves_it_open() -> None:
     one_dead = Carried(Span(0, 10), 9, 1)
-    fate, note = by_rows(Record(5, 10, [one_dead], others=[one_dead]), Lookup(rows=0, dead=True))
+    fate, note = by_rows(Record(5, 10, [one_dead], others=[one_dead]), Lookup(rows=0, dead="why"))
     assert (fate, "dead letter" in note) == (Fate.UNKNOWN, True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from uuid import uuid4
 
@@ -86,6 +87,34 @@ def test_an_event_is_followed_from_its_sender_to_where_it_landed(stack: Stack, p
         assert (nothing["records"], nothing["searched_everything"]) == ([], True)
         for wrong in ({"topic": topic}, {"q": "x"}, {"q": "x", "topic": topic, "by": "z"}, {"q": "x", "topic": "a/b"}):
             assert client.get("/api/events", params=wrong).status_code == 400, wrong
+
+
+def test_with_the_pipelines_file_a_dead_letter_says_why(stack: Stack, pipeline: Path, tmp_path: Path) -> None:
+    spec = yaml.safe_load(pipeline.read_text())
+    topic = spec["source"]["topic"]
+    pipeline.write_text(yaml.safe_dump({**spec, "on_error": "dead_letter", "dead_letters": {"max_share": 1}}))
+    written(stack.bootstrap_servers, topic, ("bad", "<b>no JSON</b>"), ("good", '{"id": 8}'))
+    assert here("run", "--once", "--spec", pipeline).code == 0
+    letter = here("receipt", "--spec", pipeline, "--partition", 0, "--offset", 10, "--check", "--format", "json")
+    why = json.loads(letter.out)["note"]
+    assert "id" in why or "JSON" in why
+    with served(*at(stack), "--spec", pipeline, folder=tmp_path) as address, browser_of(address) as client:
+        fates = {
+            key: [
+                (each["receipt"], each["note"])
+                for record in client.get("/api/events", params={"q": key, "topic": topic, "by": "key"}).json()[
+                    "records"
+                ]
+                for each in record["pipelines"]
+            ]
+            for key in ("bad", "good")
+        }
+        assert fates == {"bad": [("dead", why)], "good": [("landed", "")]}
+        page = client.get("/events", params={"q": "bad", "topic": topic, "by": "key"}).text
+        assert "dead; " in page
+        assert "<b>no JSON" not in page
+    twice = here("web", "--spec", pipeline, "--spec", pipeline, *at(stack))
+    assert (twice.code, "two files declare" in twice.err) == (2, True)
 
 
 def at(stack: Stack) -> tuple[str, str]:

@@ -57,7 +57,7 @@ class Lookup:
     """What was found where rows and records are looked up."""
 
     rows: int  # that came of it
-    dead: bool = False
+    dead: str | None = None  # why it is a dead letter; None: it is none
     readable: bool = False  # is there a committed record?
     tombstone: bool = False
     mode: Mode = Mode.APPEND
@@ -98,8 +98,8 @@ def by_rows(at: Record, found: Lookup) -> Answer:
     fate, note = by_position(at)
     if found.rows:
         return _with_row(at, found)
-    if found.dead and not _letter_of_another(at):
-        return _with_letter(at)
+    if found.dead is not None and not _letter_of_another(at):
+        return _with_letter(at, found.dead)
     if fate is Fate.UNKNOWN and at.carried and found.readable:
         return fate, _BEFORE_ROWS
     if fate is not Fate.PROCESSED:
@@ -122,10 +122,10 @@ def _letter_of_another(at: Record) -> bool:
     return any(one.dead for one in at.before) and bool(at.carried) and not any(one.dead for one in at.carried)
 
 
-def _with_letter(at: Record) -> Answer:
+def _with_letter(at: Record, why: str) -> Answer:
     if any(one.dead for one in at.before):
         return Fate.UNKNOWN, "there is a dead letter, and it may be of the topic of this name that was deleted"
-    return Fate.DEAD, ""
+    return Fate.DEAD, why
 
 
 def _without_row(at: Record, found: Lookup) -> Answer:

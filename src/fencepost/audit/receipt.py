@@ -145,7 +145,7 @@ def _looked_up(spec: PipelineSpec, at: TopicPartition, record: Record, log: _Log
     firsts = spec.guarantee is not Guarantee.AT_LEAST_ONCE and bool(record.before)
     span = record.carried[0].span if merge is None and len(record.carried) == 1 else None
     found = _answering(spec).rows_at(spec.job, at, record.offset, firsts, span)
-    readable, tombstone = (False, False) if found.rows or found.dead else log.readable()
+    readable, tombstone = (False, False) if found.rows or found.dead is not None else log.readable()
     mode = merge.mode if merge else Mode.APPEND
     return Lookup(found.rows, found.dead, readable, tombstone, mode, found.in_span, found.firsts)
 

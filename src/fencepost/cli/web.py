@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fencepost.cli.connection import Connection, connected
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
 from fencepost.errors import Usage
+
+if TYPE_CHECKING:
+    from fencepost.spec import PipelineSpec
 
 
 @connected
@@ -50,6 +54,14 @@ def web(  # noqa: PLR0913 (each is an option of the command)
             "--journal", metavar="FILE", help="A producer's journal, for the way of an event. May be repeated."
         ),
     ] = None,
+    spec: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--spec",
+            metavar="FILE",
+            help="A pipeline's file: an event's way then shows its row, or why it is a dead letter. May be repeated.",
+        ),
+    ] = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Serve a page to look at brokers, topics, messages, groups, transactions and pipelines, until Ctrl-C.
@@ -70,6 +82,7 @@ def web(  # noqa: PLR0913 (each is an option of the command)
         password,
         dsn or _ledger(connection),
         tuple(journal or ()),
+        _declared(spec or (), connection),
     )
 
     def ready(address: str) -> None:
@@ -79,6 +92,17 @@ def web(  # noqa: PLR0913 (each is an option of the command)
             say(f"{address} ({'changes allowed' if allow_changes else 'read-only'}); Ctrl-C ends it")
 
     serve(connection.kafka_settings(), serving, ready)
+
+
+def _declared(files: Sequence[Path], connection: Connection) -> tuple[PipelineSpec, ...]:
+    """The pipelines of these files, as far as they read the cluster that the page shows."""
+    from fencepost.cli.pipelines import database_spec
+
+    kafka = connection.kafka_settings()
+    specs = [database_spec(file).model_copy(update={"kafka": kafka}) for file in files]
+    if twice := [spec.name for at, spec in enumerate(specs) if spec.name in {one.name for one in specs[:at]}]:
+        raise Usage(f"two files declare the pipeline {twice[0]!r}", "name one of them")
+    return tuple(specs)
 
 
 def _require_no_password(dsn: str | None) -> None:

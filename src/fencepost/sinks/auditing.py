@@ -133,7 +133,7 @@ class RowsAt:
     """What is there of one record."""
 
     rows: int
-    dead: bool  # is it among the dead letters?
+    dead: str | None  # why it is among the dead letters, "" where that is not said; None: it is not
     firsts: int | None = None  # rows that are the first of their event; None: not known
     in_span: int | None = None  # rows of the whole span; None: not counted
 

@@ -13,6 +13,7 @@ from stat import S_ISREG
 from fencepost.errors import Unreachable, Usage
 from fencepost.machine import cache
 from fencepost.machine.trust import require_facts
+from fencepost.spec import PipelineSpec
 from fencepost.web.safety import LOOPBACK_NAMES, Safety
 
 PASSWORD_VARIABLE = "FENCEPOST_WEB_PASSWORD"  # noqa: S105 (the name of a variable)
@@ -31,6 +32,7 @@ class Serving:
     password: str | None = field(default=None, repr=False)
     ledger: str | None = field(default=None, repr=False)  # a connection string; may hold a password
     journals: tuple[Path, ...] = ()
+    specs: tuple[PipelineSpec, ...] = field(default=(), repr=False)  # their options may hold passwords
 
     def __post_init__(self) -> None:
         """Raises Usage for a host that others can reach, without a password."""
@@ -84,7 +86,7 @@ def serve(kafka: Mapping[str, str], serving: Serving, ready: Callable[[str], Non
         raise Usage(f"the page needs {error.name}", "pip install 'fencepost[web]'") from error
     streams = Streams()
     history = History(cache.folder() / "web" / "history.sqlite")
-    state = State(Connections(kafka), Answers(), history, serving.ledger, serving.journals)
+    state = State(Connections(kafka), Answers(), history, serving.ledger, serving.journals, serving.specs)
     app = application(state, serving.safety, streams)
     listening = _listening(serving.host, serving.port)
 

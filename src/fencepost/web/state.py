@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from fencepost.admin.attention import Attention, of_layout, of_transactions
 from fencepost.audit.journal import Journal, read_journals
+from fencepost.audit.receipt import Receipt, receipt
 from fencepost.errors import Unreachable, Usage
 from fencepost.kafka.batch_headers import BatchHeader
 from fencepost.kafka.client import Cluster
@@ -40,6 +41,7 @@ from fencepost.rules.findings import Finding
 from fencepost.rules.topics import topic_findings
 from fencepost.sinks import registry
 from fencepost.sinks.knowing import CommitsOver, KnownPipeline, TimedCommit
+from fencepost.spec import PipelineSpec
 from fencepost.web.answers import Answer, Answers
 from fencepost.web.history import History, Pace
 
@@ -127,13 +129,15 @@ class State:
         history: History | None = None,
         ledger: str | None = None,
         journals: Sequence[Path] = (),
+        specs: Sequence[PipelineSpec] = (),
     ) -> None:
         """`ledger`: how the store is reached in which pipelines keep their positions, in its own words; `journals`: of
-        producers."""
+        producers; `specs`: pipelines whose rows and dead letters can be looked up."""
         self.connections = connections
         self.answers = answers
         self.history = history or History(None)
         self.journals = journals
+        self.specs = {spec.name: spec for spec in specs}
         self._ledger = ledger
         self._counts = Counts()
 
@@ -294,6 +298,14 @@ class State:
             return next((each for each in found if each.position is not None), CommitsOver(None, ()))
 
         return self.answers.get(("over", one.place, one.pipeline, at, span), ask, GLANCE).require()
+
+    def receipt(self, spec: PipelineSpec, at: TopicPartition, offset: int) -> Answer[Receipt]:
+        """With a look at its row, or at its dead letter."""
+
+        def ask() -> Receipt:
+            return receipt(spec, at.partition, offset, at.topic, check=True)
+
+        return self.answers.get(("receipt", spec.name, at, offset), ask, LOOK)
 
     def commits_since(self, one: KnownPipeline, since: datetime) -> list[TimedCommit]:
         def ask() -> list[TimedCommit]:

@@ -13,7 +13,7 @@ from fencepost.model import Span, TopicPartition
 from fencepost.rows.shape import PROVENANCE
 from fencepost.sinks.auditing import Columns, LandedRows, Relation, RowsAt
 from fencepost.sinks.delta.log import Log, translated
-from fencepost.sinks.lake.audited import dead_for_audit, for_audit, no_provenance, wanted
+from fencepost.sinks.lake.audited import REASON, dead_for_audit, for_audit, no_provenance, wanted, why_dead
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -47,13 +47,14 @@ def _dead(letters: Log) -> pa.Table:
         return dead_for_audit(dataset(table).to_table(columns=["topic", "partition", "offset"]))
 
 
-def has_letter(letters: Log, at: TopicPartition, offset: int) -> bool:
+def letter_at(letters: Log, at: TopicPartition, offset: int) -> str | None:
+    """Why the record there is a dead letter; None: it is none."""
     table = letters.table()
     if table is None:
-        return False
+        return None
     place = (pc.field("topic") == at.topic) & (pc.field("partition") == at.partition) & (pc.field("offset") == offset)
     with translated("read the dead letters"):
-        return bool(dataset(table).count_rows(filter=place))
+        return why_dead(dataset(table).to_table(columns=[REASON], filter=place))
 
 
 def _arrow(log: Log, path: str, columns: Columns, provenance: bool) -> pa.Table:
@@ -96,7 +97,7 @@ def rows_at(table: DeltaTable, path: str, at: TopicPartition, offset: int, first
     rows = _count(table, at, Span(offset, offset + 1))
     first = _count(table, at, Span(offset, offset + 1), first=True) if firsts else None
     in_span = _count(table, at, span) if span is not None and not rows else None
-    return RowsAt(rows, dead=False, firsts=first, in_span=in_span)
+    return RowsAt(rows, None, first, in_span)
 
 
 def _count(table: DeltaTable, at: TopicPartition, span: Span, first: bool = False) -> int:

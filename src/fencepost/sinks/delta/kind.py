@@ -147,7 +147,7 @@ class DeltaKind:
     def rows_at(self, job: SinkJob, at: TopicPartition, offset: int, firsts: bool, span: Span | None) -> RowsAt:
         path = job.options.path
         found = audited.rows_at(audited.table_of(_log(job), path), path, at, offset, firsts, span)
-        return found if found.rows else replace(found, dead=audited.has_letter(_letters(job), at, offset))
+        return found if found.rows else replace(found, dead=audited.letter_at(_letters(job), at, offset))
 
 
 def _make(options: DeltaOptions, rows: pa.Schema) -> None:

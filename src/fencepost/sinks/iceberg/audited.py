@@ -16,7 +16,7 @@ from fencepost.sinks.iceberg import catalog
 from fencepost.sinks.iceberg.dead_letters import options_for
 from fencepost.sinks.iceberg.schema import PARTITION
 from fencepost.sinks.kind import SinkJob
-from fencepost.sinks.lake.audited import dead_for_audit, for_audit, no_provenance, wanted
+from fencepost.sinks.lake.audited import REASON, dead_for_audit, for_audit, no_provenance, wanted, why_dead
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -51,15 +51,16 @@ def _dead(job: SinkJob) -> pa.Table:
         return dead_for_audit(table.scan(selected_fields=("topic", "partition", "offset")).to_arrow())
 
 
-def has_letter(job: SinkJob, at: TopicPartition, offset: int) -> bool:
+def letter_at(job: SinkJob, at: TopicPartition, offset: int) -> str | None:
+    """Why the record there is a dead letter; None: it is none."""
     from pyiceberg.expressions import And, EqualTo
 
     table = letters_of(job)
     if table is None:
-        return False
+        return None
     place = And(EqualTo("topic", at.topic), EqualTo("partition", at.partition), EqualTo("offset", offset))
     with catalog.answering(job.options):
-        return bool(table.scan(place).count())
+        return why_dead(table.scan(place, selected_fields=(REASON,)).to_arrow())
 
 
 def rows_at(job: SinkJob, at: TopicPartition, offset: int, firsts: bool, span: Span | None) -> RowsAt:
@@ -70,7 +71,7 @@ def rows_at(job: SinkJob, at: TopicPartition, offset: int, firsts: bool, span: S
     rows = count(Span(offset, offset + 1))
     first = count(Span(offset, offset + 1), first=True) if firsts else None
     in_span = count(span) if span is not None and not rows else None
-    return RowsAt(rows, not rows and has_letter(job, at, offset), first, in_span)
+    return RowsAt(rows, None if rows else letter_at(job, at, offset), first, in_span)
 
 
 def _count(job: SinkJob, table: Table, at: TopicPartition, span: Span, first: bool = False) -> int:

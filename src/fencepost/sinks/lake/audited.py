@@ -11,6 +11,7 @@ from fencepost.errors import Usage
 from fencepost.rows.shape import PROVENANCE
 from fencepost.sinks.auditing import Columns
 
+REASON = "_dead"  # the column of dead letters that says why
 _PLACE = {"topic": ("_topic", pa.string()), "part": ("_partition", pa.int32()), "pos": ("_offset", pa.int64())}
 
 
@@ -40,6 +41,12 @@ def dead_for_audit(letters: pa.Table | None) -> pa.Table:
         letters = pa.schema(places).empty_table()
     rows = letters.select(letters.column_names[:3]).rename_columns([name for name, _ in places]).cast(pa.schema(places))
     return rows.append_column("id", pa.nulls(rows.num_rows, pa.string()))
+
+
+def why_dead(letters: pa.Table) -> str | None:
+    """What the letters of one place say; None: there is none."""
+    found = letters.column(REASON).to_pylist()
+    return str(found[0] or "") if found else None
 
 
 def no_provenance(table: str) -> Usage:

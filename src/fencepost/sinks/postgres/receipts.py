@@ -45,26 +45,38 @@ def rows_at(
     known = firsts and has_columns(connection, table, "_n")
     first = _count(connection, table, _PLACE, at, place, "_n") if known else None
     if rows:
-        return RowsAt(rows, dead=False, firsts=first)
-    letters = dead_letters.table_for(table)
-    dead = exists(connection, *letters.split(".")) and _count(connection, letters, _LETTER, at, place) > 0
-    in_span = _count(connection, table, _PLACE, at, span) if span is not None and not dead else None
+        return RowsAt(rows, None, first)
+    dead = _letter(connection, dead_letters.table_for(table), at, place)
+    in_span = _count(connection, table, _PLACE, at, span) if span is not None and dead is None else None
     return RowsAt(rows, dead, first, in_span)
+
+
+def _letter(connection: Connection, letters: str, at: TopicPartition, place: Span) -> str | None:
+    """Why the record there is a dead letter; None: it is none."""
+    if not exists(connection, *letters.split(".")):
+        return None
+    why = sql.Identifier("_dead") if has_columns(connection, letters, "_dead") else sql.SQL("NULL")
+    query = sql.SQL("SELECT {} FROM {} WHERE {} LIMIT 1")
+    with translated(f"read table {letters!r}"):
+        found = connection.execute(query.format(why, table_name(letters), _places(_LETTER, at, place))).fetchone()
+    return None if found is None else str(found[0] or "")
 
 
 def _count(
     connection: Connection, table: str, columns: Sequence[str], at: TopicPartition, span: Span, first: str | None = None
 ) -> int:
-    """Rows of these offsets; only those that are 0 in column `first`, where it is given.
-
-    Values as literals: with parameters the driver would look for them in the table's name.
-    """
-    compared = zip([*columns, columns[-1]], ("=", "=", ">=", "<"), (*at, span.start, span.end), strict=True)
-    places = sql.SQL(" AND ").join(
-        sql.SQL("{} OPERATOR(pg_catalog.{}) {}").format(sql.Identifier(column), sql.SQL(operator), sql.Literal(value))
-        for column, operator, value in chain(compared, [(first, "=", 0)] if first else [])
-    )
+    """Rows of these offsets; only those that are 0 in column `first`, where it is given."""
+    places = _places(columns, at, span, first)
     query = sql.SQL("SELECT pg_catalog.count(*) FROM {} WHERE {}").format(table_name(table), places)
     with translated(f"read table {table!r}"):
         (count,) = connection.execute(query).fetchone() or (0,)
     return int(count)
+
+
+def _places(columns: Sequence[str], at: TopicPartition, span: Span, first: str | None = None) -> sql.Composable:
+    """Values as literals: with parameters the driver would look for them in the table's name."""
+    compared = zip([*columns, columns[-1]], ("=", "=", ">=", "<"), (*at, span.start, span.end), strict=True)
+    return sql.SQL(" AND ").join(
+        sql.SQL("{} OPERATOR(pg_catalog.{}) {}").format(sql.Identifier(column), sql.SQL(operator), sql.Literal(value))
+        for column, operator, value in chain(compared, [(first, "=", 0)] if first else [])
+    )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from fencepost.audit.fates import Carried, Fate, Record, by_position
-from fencepost.errors import Usage
+from fencepost.errors import FencepostError, Usage
 from fencepost.kafka.key_search import Found
 from fencepost.kafka.messages import LogEntry
 from fencepost.kafka.visibility import Visibility
 from fencepost.machine.plain_json import iso
 from fencepost.model import EVENT_ID, Outcome, Span, TopicPartition
 from fencepost.sinks.knowing import CommitsOver
+from fencepost.spec import PipelineSpec
 from fencepost.web.pages.page import Shown
 from fencepost.web.state import State
 from fencepost.web.tables import Asked
@@ -35,7 +36,13 @@ class Landing:
     @property
     def look(self) -> str:
         """holds, waits, weak or broken, as the page colours it."""
-        return {Fate.PROCESSED: "holds", Fate.WAITING: "waits", Fate.SKIPPED: "broken"}.get(self.fate, "weak")
+        return {
+            Fate.PROCESSED: "holds",
+            Fate.LANDED: "holds",
+            Fate.WAITING: "waits",
+            Fate.SKIPPED: "broken",
+            Fate.DEAD: "broken",
+        }.get(self.fate, "weak")
 
 
 @dataclass(frozen=True)
@@ -78,8 +85,25 @@ def landing(pipeline: str, offset: int, known: CommitsOver) -> Landing:
 def way_of(state: State, entry: LogEntry) -> Way:
     id_ = next((one.data.decode(errors="replace") for name, one in entry.headers if name == EVENT_ID and one), None)
     outcome = state.journal().outcomes.get(id_) if id_ else None
-    landed = landings(state, entry.partition, Span(entry.offset, entry.offset + 1))[entry.offset]
-    return Way(entry, id_, outcome, landed)
+    place = Span(entry.offset, entry.offset + 1)
+    known = {one.pipeline: one for one in landings(state, entry.partition, place)[entry.offset]}
+    known |= {spec.name: looked_up(state, spec, entry, known.get(spec.name)) for spec in _reading(state, entry)}
+    return Way(entry, id_, outcome, list(known.values()))
+
+
+def _reading(state: State, entry: LogEntry) -> list[PipelineSpec]:
+    """The pipelines whose files we have, of those that read its topic."""
+    return [spec for spec in state.specs.values() if entry.partition.topic in spec.source.origins]
+
+
+def looked_up(state: State, spec: PipelineSpec, entry: LogEntry, known: Landing | None) -> Landing:
+    """With its row, or its dead letter and why; where that cannot be had, what is known without."""
+    try:
+        found = state.receipt(spec, entry.partition, entry.offset).require()
+    except FencepostError as error:
+        why = f"its row could not be looked up: {error.message}"
+        return replace(known, note=why) if known else Landing(spec.name, Fate.UNKNOWN, why, None, 0)
+    return Landing(spec.name, found.fate, found.note, known.at if known else None, found.behind)
 
 
 def events(state: State, asked: Asked) -> Shown:
