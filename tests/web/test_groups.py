@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from fencepost.local import Stack
 from producing.topics import Topics
+from web.groups import committed
 from web.serving import PATIENCE, page_with
 from web.transactions import commit, transaction, written
 
@@ -28,13 +29,6 @@ def reader(servers: str, group: str, topic: str) -> Iterator[Consumer]:
         yield consumer
     finally:
         consumer.close()
-
-
-def committed(servers: str, group: str, topic: str, offset: int) -> None:
-    """As tools do that move a group's offsets."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
-    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-    consumer.close()
 
 
 def lag_becomes(web: httpx.Client, group: str, records: int) -> dict[str, Any]:
@@ -93,6 +87,10 @@ def test_history_is_told_as_charts_take_it(web: httpx.Client, topics: Topics, st
         assert time.monotonic() < deadline
         time.sleep(0.5)
     assert found["series"][0]["values"][-1] == 5
+    in_time = web.get("/api/group/history", params={"name": group, "hours": 1, "measure": "seconds"}).json()
+    assert in_time["series"][0]["label"] == "seconds behind"
+    assert in_time["series"][0]["values"][-1] > 0
+    assert web.get("/api/group/history", params={"name": group, "measure": "miles"}).status_code == 400
     assert web.get("/api/group/history", params={"name": group, "hours": "-1"}).status_code == 400
 
 

@@ -13,6 +13,7 @@ from fencepost.local import Stack
 from producing.topics import Topics
 from support.hostile import TEXTS, VALUES
 from web.browsing import browser, chromium, page_of
+from web.groups import committed
 from web.hanging import hang
 from web.serving import page_with
 from web.transactions import transaction, written
@@ -47,6 +48,26 @@ def test_every_page_fits_and_complains_of_nothing(
             expect(page.locator("h1")).to_be_visible()
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, f"{path} is {wide} pixels wider than {width}"
+        assert complaints == []
+
+
+def test_lag_rises_and_falls_while_somebody_looks(running: Browser, address: str, topics: Topics, stack: Stack) -> None:
+    name, group, servers = topics.make(partitions=1), f"g-{uuid4().hex}", stack.bootstrap_servers
+    written(servers, name, *((None, str(n)) for n in range(5)))
+    committed(servers, group, name, 3)
+    with page_of(running, address) as (page, complaints):
+        page.goto(f"/group?name={group}")
+        behind = page.locator(".figures b").first
+        expect(behind).to_have_text("2", timeout=SECONDS)
+        written(servers, name, (None, "one more"))
+        expect(behind).to_have_text("3", timeout=SECONDS)
+        committed(servers, group, name, 6)
+        expect(behind).to_have_text("0", timeout=SECONDS)
+        expect(page.locator("[data-chart] canvas")).to_have_count(2, timeout=2 * SECONDS)
+        page.get_by_role("link", name="6 h").click()
+        for measure in ("records", "seconds"):
+            chart = page.locator(f"[data-chart*='measure={measure}']")
+            expect(chart).to_have_attribute("data-chart", f"/api/group/history?name={group}&measure={measure}&hours=6")
         assert complaints == []
 
 

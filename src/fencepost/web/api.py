@@ -80,9 +80,11 @@ def add_api(app: FastAPI, state: State) -> None:
         return told(groups.group_facts(state, name))
 
     @app.get("/api/group/history", tags=["groups"])
-    def _history(name: str, hours: Annotated[float, Query(gt=0, le=24)] = 1) -> Response:
+    def _history(
+        name: str, hours: Annotated[float, Query(gt=0, le=24)] = 1, measure: groups.Measure = groups.Measure.RECORDS
+    ) -> Response:
         """Its lag over time, as far as this server, or another one of this user, has watched it."""
-        return told(groups.history_facts(state, name, hours))
+        return told(groups.history_facts(state, name, hours, measure))
 
     @app.get("/api/pipelines", tags=["pipelines"])
     def _pipelines() -> Response:

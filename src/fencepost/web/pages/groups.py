@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 from fencepost.errors import Usage
@@ -155,17 +155,21 @@ def partition_facts(one: PartitionLag) -> dict[str, Any]:
     }
 
 
-def history_facts(state: State, name: str, hours: float) -> dict[str, Any]:
+class Measure(StrEnum):
+    """In what lag is counted."""
+
+    RECORDS = "records"
+    SECONDS = "seconds"  # the age of the oldest record that waits
+
+
+_LINES = {Measure.RECORDS: "records waiting", Measure.SECONDS: "seconds behind"}
+
+
+def history_facts(state: State, name: str, hours: float, measure: Measure = Measure.RECORDS) -> dict[str, Any]:
     """As charts take it."""
     points = state.history.of(state.layout().require().cluster_id, _name(name), hours * 3600)
+    line = [getattr(point, measure) for point in points]
     return {
         "times": [point.at for point in points],
-        "series": [
-            {"label": "records waiting", "values": [point.records for point in points], "fill": True},
-        ],
-        "seconds": _series(points),
+        "series": [{"label": _LINES[measure], "values": line, "fill": True}],
     }
-
-
-def _series(points: Sequence[Any]) -> list[float | None]:
-    return [point.seconds for point in points]

@@ -182,8 +182,9 @@ document.addEventListener("DOMContentLoaded", () => {
       event.preventDefault();
       for (const other of one.parentElement.children) other.removeAttribute("aria-current");
       one.setAttribute("aria-current", "true");
-      const chart = document.querySelector("[data-chart]");
-      chart.dataset.chart = chart.dataset.chart.replace(/hours=[0-9.]+/, `hours=${one.dataset.hours}`);
+      for (const chart of document.querySelectorAll("[data-chart]")) {
+        chart.dataset.chart = chart.dataset.chart.replace(/hours=[0-9.]+/, `hours=${one.dataset.hours}`);
+      }
       drawCharts();
     });
   }
