@@ -51,6 +51,23 @@ def test_every_page_fits_and_complains_of_nothing(
         assert complaints == []
 
 
+@pytest.mark.timeout(600)
+def test_a_broker_goes_and_comes_back_while_somebody_looks(running: Browser, address: str, stack: Stack) -> None:
+    lost = stack.node("broker-3")
+    with page_of(running, address) as (page, _):  # a browser may complain of an answer that took too long
+        page.goto("/")
+        told = page.get_by_text(f"broker {lost.node_id} is down")
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        expect(told).to_have_count(0)
+        lost.kill()
+        try:
+            expect(told.first).to_be_visible(timeout=2 * SECONDS)
+        finally:
+            lost.restart()
+            stack.wait_in_sync()
+        expect(told).to_have_count(0, timeout=2 * SECONDS)
+
+
 def test_lag_rises_and_falls_while_somebody_looks(running: Browser, address: str, topics: Topics, stack: Stack) -> None:
     name, group, servers = topics.make(partitions=1), f"g-{uuid4().hex}", stack.bootstrap_servers
     written(servers, name, *((None, str(n)) for n in range(5)))
