@@ -13,10 +13,12 @@ import pytest
 import yaml
 
 from audit.shop import Shop
+from fencepost.audit.kept import kept
 from fencepost.audit.request import EngineChoice
 from fencepost.audit.watch import Rounds
 from fencepost.local import Stack
 from fencepost.producing.producer import Producer
+from fencepost.spec import load
 from support.commands import Command, apart, argv, here
 
 EVENTS = range(40)
@@ -253,6 +255,11 @@ def test_a_running_audit_speaks_when_something_changes_and_ends_when_it_is_broke
             guard.cancel()
             running.kill()
     assert (told[-1]["verdict"], told[-1]["anomalies"], running.returncode) == ("broken", {"D2": 1}, 1)
+    page = kept(load(spec).name, shop.kafka["bootstrap.servers"])
+    assert page is not None
+    assert [(one.code.value, one.partition, one.offset) for one in page.findings] == [("D2", 0, 21)]
+    assert (page.found["verdict"], page.found["landed"]) == ("broken", 42)
+    assert [part["from"] for part in page.found["partitions"]] == [0]  # not where the last round began
 
 
 def test_what_a_pipeline_into_a_topic_has_not_read_yet_is_not_lost(stack: Stack, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ one, and each round is a whole audit.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from fencepost.audit.audit import audit_scope
 from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import Audit, Hop
+from fencepost.audit.kept import MOST_FINDINGS
 from fencepost.audit.request import AuditRequest, what_landed
 from fencepost.audit.scope import Scope, find_scope
 from fencepost.errors import FencepostError, Usage
@@ -63,12 +64,15 @@ class Change:
         return other is not None and replace(self, at=other.at) == other
 
 
-def watch(request: AuditRequest, every: float) -> Iterator[Change]:
-    """Rounds for as long as somebody asks for the next; only those that change something are told."""
+def watch(request: AuditRequest, every: float, keep: Callable[[Audit], None]) -> Iterator[Change]:
+    """Rounds for as long as somebody asks for the next; only those that change something are told, each is kept."""
     rounds = Rounds(request)
     told: Change | None = None
     while True:
+        before = rounds.so_far
         change = rounds.next()
+        if rounds.so_far is not None and rounds.so_far is not before:
+            keep(rounds.so_far)
         if not change.says_the_same_as(told):
             told = change
             yield change
@@ -83,6 +87,7 @@ class Rounds:
         self._reached: dict[TopicPartition, int] = {}
         self._known = Hop("", "")
         self._open: list[str] = []  # why hops of earlier rounds are undecided
+        self.so_far: Audit | None = None  # everything that was compared, as one audit; another one after each round
 
     def next(self) -> Change:
         try:
@@ -97,6 +102,7 @@ class Rounds:
             self._known, self._open = Hop("", ""), []
         self._learn(found)
         self._reached = {at: span.end for at, span in scope.ranges.items()}
+        self.so_far = replace(found, hops=[self._known], partitions=scope.partitions()) if adds_up else found
         return self._change(sum(scope.waiting(at) for at in scope.ranges), found.undecided)
 
     def _new(self, scope: Scope) -> Scope:
@@ -112,7 +118,11 @@ class Rounds:
         """What a round leaves open stays open: it is not compared again."""
         known = self._known
         known.totals += found.totals
-        known.landed += found.hops[-1].landed if found.hops else 0
+        known.findings = [*known.findings, *found.findings][:MOST_FINDINGS]
+        if found.hops:
+            last = found.hops[-1]
+            known.name, known.checked = last.name, last.checked
+            known.landed, known.expected = known.landed + last.landed, known.expected + last.expected
         reasons = [f"{hop.name}: {hop.undecided}" for hop in found.hops if hop.undecided]
         self._open = list(dict.fromkeys([*self._open, *reasons]))
         known.undecided = "; ".join(self._open)

@@ -92,8 +92,7 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     )
     if every is None:
         found = _audit_once(request, wait, report, most, output)
-        if not topic:
-            _keep(found, pipeline_spec(spec).name, request)
+        _keep(request, found)
         _end_with(found)
         return
     if journal:
@@ -130,12 +129,14 @@ def _audit_once(
     return found
 
 
-def _keep(found: Audit, pipeline: str, request: AuditRequest) -> None:
-    """For the page. The verdict is told already: that it cannot be kept does not change it."""
+def _keep(request: AuditRequest, found: Audit) -> None:
+    """A pipeline's, for the page. That it cannot be kept does not change the verdict."""
     from fencepost.audit.kept import keep
 
+    if request.pipeline is None:
+        return
     try:
-        keep(found, pipeline, request.kafka.get("bootstrap.servers", ""), request.topics)
+        keep(found, request.pipeline, request.kafka.get("bootstrap.servers", ""), request.topics)
     except FencepostError as error:
         note(f"the audit is not kept for the page: {error}")
 
@@ -259,7 +260,7 @@ def _go_on(request: AuditRequest, every: timedelta, output: OutputFormat) -> Non
     from fencepost.audit.compare import Verdict
     from fencepost.audit.watch import watch
 
-    for change in watch(request, every.total_seconds()):
+    for change in watch(request, every.total_seconds(), partial(_keep, request)):
         if output is OutputFormat.JSON:
             emit_json(change.as_json())
         else:
