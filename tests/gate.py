@@ -45,19 +45,19 @@ LAKES = (  # those that need Delta's jars first: the others do with the same JVM
     "spark/test_*topic*.py",
 )
 GROUPS = (  # the longest first; what no group names is run with the empty one
-    ("consuming",),
     ("spark",),
-    ("producing", "audit"),
+    ("model",),
     LAKES,
     ("contract", "lab"),
-    ("model", "remedies"),
-    BEHIND_PROXIES,
-    PAGE,
+    ("consuming",),
+    ("producing", "audit"),
     BREAKING,
+    PAGE,
     (),
+    BEHIND_PROXIES,
+    ("remedies",),
     ("stack",),
 )
-PROOFS = (("model",), *(tuple(suite for suite in group if suite != "model") for group in GROUPS))
 PYTEST = [sys.executable, "-m", "pytest", "--durations=25"]
 LINT = ["make", "--no-print-directory", "lint"]
 _showing = Lock()
@@ -81,14 +81,13 @@ class Ended:
 def main(options: Sequence[str]) -> int:
     """Ends with the worst code of all groups."""
     proof = "--proof" in options
-    groups = PROOFS if proof else GROUPS
     chosen = [*PYTEST, *([] if proof else ["-m", "not proof"]), f"--color={'yes' if sys.stdout.isatty() else 'no'}"]
     began = time.monotonic()
     with nullcontext() if proof else Stack.temporary() as stack, ThreadPoolExecutor(AT_ONCE) as pool, _ending(pool):
         lint = pool.submit(_run, "lint", LINT, {})
         suites = [
-            pool.submit(_run, ", ".join(group) or "the others", [*chosen, *words(group, groups)], _told(group, stack))
-            for group in groups
+            pool.submit(_run, ", ".join(group) or "the others", [*chosen, *words(group)], _told(group, stack))
+            for group in GROUPS
         ]
         ended = [running.result() for running in (lint, *suites)]
     worst = max(group.code for group in ended)
@@ -137,21 +136,21 @@ def _run(name: str, command: Sequence[str], told: Mapping[str, str]) -> Ended:
     return ended
 
 
-def words(group: Sequence[str], groups: Sequence[Sequence[str]]) -> list[str]:
+def words(group: Sequence[str]) -> list[str]:
     """What pytest is told to run for a group."""
-    return [word for suite in group for word in _paths(suite, groups)] or _others(groups)
+    return [word for suite in group for word in _paths(suite)] or _others()
 
 
-def _paths(suite: str, groups: Sequence[Sequence[str]]) -> list[str]:
+def _paths(suite: str) -> list[str]:
     """A suite without what other groups have of it, or the files that a pattern stands for."""
     if suite.endswith(".py"):
         return [f"tests/{path.relative_to(TESTS)}" for path in sorted(TESTS.glob(suite))]
-    elsewhere = {named for group in groups for named in group if named.startswith(f"{suite}/")}
+    elsewhere = {named for group in GROUPS for named in group if named.startswith(f"{suite}/")}
     return [f"tests/{suite}", *(f"--ignore-glob={TESTS / named}" for named in sorted(elsewhere))]
 
 
-def _others(groups: Sequence[Sequence[str]]) -> list[str]:
-    named = {suite for group in groups for suite in group}
+def _others() -> list[str]:
+    named = {suite for group in GROUPS for suite in group}
     suites = [path for path in TESTS.iterdir() if path.is_dir() and any(path.glob("test_*.py"))]
     return ["tests", *(f"--ignore=tests/{path.name}" for path in suites if path.name in named)]
 

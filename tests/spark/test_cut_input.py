@@ -17,6 +17,7 @@ from spark.drivers import go_on, never, running_tasks, wait_for
 from spark.faults import StopOn, Unguarded
 from spark.flows import RETRIES, Flow
 from spark.transforms import BAD, FailsOnce
+from support.gate_cases import in_the_gate
 
 IDS = range(40_000)  # twenty thousand in each partition: twenty record batches
 BAD_CAST = {BAD: json.dumps({"id": BAD, "s": "not a number"}).encode()}
@@ -28,8 +29,7 @@ FAILING = {
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.proof
-@pytest.mark.parametrize("transform", FAILING)
+@pytest.mark.parametrize("transform", in_the_gate(FAILING, "function"))
 def test_a_record_that_always_fails_stops_the_run_and_nothing_of_its_span_lands(flow: Flow, transform: str) -> None:
     flow.produce(IDS, BAD_CAST)
     with pytest.raises(Poison) as stopped:
@@ -84,6 +84,7 @@ def test_control_without_the_guard_a_cancelled_job_loses_rows(flow: Flow, tmp_pa
     assert 0 < flow.landed_in(1) < 20_000
 
 
+@pytest.mark.proof
 def test_where_pyspark_reads_its_input_another_way_nothing_lands(flow: Flow) -> None:
     flow.produce(range(200))
     with pytest.raises(Refused):

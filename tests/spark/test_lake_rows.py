@@ -87,7 +87,8 @@ def test_upsert_keeps_the_highest_offset(lake: Lake) -> None:
     assert audit(load(lake.declare(transform=FIELDS, options=UPSERT))).verdict is Verdict.HOLDS
 
 
-@ONE
+@pytest.mark.proof
+@BOTH
 def test_dedupe_keeps_the_first(lake: Lake) -> None:
     lake.produce([1, 1])
     lake.produce([1], instead={1: b'{"id": 1, "s": "later"}'})

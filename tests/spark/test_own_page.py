@@ -24,7 +24,8 @@ def script(flow: Flow) -> str:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("runs", [1, pytest.param(2, marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("runs", [1, 2])
 def test_the_script_lands_once_and_its_pipeline_is_audited(flow: Flow, runs: int) -> None:
     assert len([line for line in script(flow).splitlines() if line]) == 12
     for run in range(runs):

@@ -35,6 +35,7 @@ def as_they_came(flow: TopicFlow, **source: Any) -> dict[str, Any]:
     return {"source": {"topic": flow.name, **source}, "transform": None, "engine": "python"}
 
 
+@pytest.mark.proof
 def test_every_record_is_found_by_where_it_came_from(flow: TopicFlow) -> None:
     flow.produce(range(20))
     parts = as_they_came(flow)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from uuid import uuid4
 
 import httpx
@@ -11,6 +12,7 @@ from playwright.sync_api import Browser, Dialog, expect
 
 from fencepost.local import Stack
 from producing.topics import Topics
+from support.gate_cases import in_the_gate
 from support.hostile import TEXTS, VALUES
 from web.browsing import browser, chromium, page_of
 from web.groups import committed
@@ -35,8 +37,9 @@ def topic(topics: Topics, stack: Stack) -> str:
     return name
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    ("width", "theme"), in_the_gate(product([1280, 390], ["light", "dark"]), (1280, "light"), (390, "dark"))
+)
 def test_every_page_fits_and_complains_of_nothing(
     running: Browser, address: str, topic: str, width: int, theme: str
 ) -> None:
@@ -51,6 +54,7 @@ def test_every_page_fits_and_complains_of_nothing(
         assert complaints == []
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(600)
 def test_a_broker_goes_and_comes_back_while_somebody_looks(running: Browser, address: str, stack: Stack) -> None:
     lost = stack.node("broker-3")
