@@ -8,6 +8,7 @@ ends, whole.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -59,6 +60,7 @@ GROUPS = (  # the longest first; what no group names is run with the empty one
     ("stack",),
 )
 PYTEST = [sys.executable, "-m", "pytest", "--durations=25"]
+DEATH = re.compile(r"^.*\bwas terminated by signal \d+.*(?:\n.*\bDETAIL: .*(?:\n\t.*)*)?", re.MULTILINE)
 LINT = ["make", "--no-print-directory", "lint"]
 _showing = Lock()
 _running: list[subprocess.Popen[bytes]] = []
@@ -90,6 +92,7 @@ def main(options: Sequence[str]) -> int:
             for group in GROUPS
         ]
         ended = [running.result() for running in (lint, *suites)]
+        fallen = deaths((stack.home / "postgres.log").read_text(errors="replace")) if stack else ""
     worst = max(group.code for group in ended)
     whole = Ended(
         f"{'the proofs' if proof else 'the gate'} {'failed' if worst else 'passed'}",
@@ -97,8 +100,13 @@ def main(options: Sequence[str]) -> int:
         time.monotonic() - began,
         sum(group.processor for group in ended),
     )
-    _say("".join(f"{one}\n" for one in (*ended, whole)))
+    _say(fallen + "".join(f"{one}\n" for one in (*ended, whole)))
     return worst
+
+
+def deaths(log: str) -> str:
+    """Where a process of the shared PostgreSQL died, all others lose their connections: which it was, and what it did."""
+    return "".join(f"PostgreSQL: {found[0].strip()}\n" for found in DEATH.finditer(log))
 
 
 @contextmanager

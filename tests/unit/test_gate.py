@@ -33,3 +33,15 @@ def test_every_file_is_in_one_group() -> None:
 def test_every_pattern_stands_for_a_file() -> None:
     patterns = [suite for group in gate.GROUPS for suite in group if suite.endswith(".py")]
     assert [pattern for pattern in patterns if not list(gate.TESTS.glob(pattern))] == []
+
+
+def test_a_database_process_that_died_is_told_with_what_it_did() -> None:
+    log = """\
+2026-01-01 10:00:00.000 UTC [11] LOG:  checkpoint starting: time
+2026-01-01 10:00:01.000 UTC [11] LOG:  client backend (PID 42) was terminated by signal 11: Segmentation fault
+2026-01-01 10:00:01.000 UTC [11] DETAIL:  Failed process was running: MERGE INTO t
+\tUSING s ON true
+2026-01-01 10:00:01.000 UTC [11] LOG:  terminating any other active server processes
+"""
+    assert gate.deaths(log) == "PostgreSQL: " + "\n".join(log.splitlines()[1:4]) + "\n"
+    assert gate.deaths(log.splitlines()[0]) == ""
