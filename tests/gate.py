@@ -105,7 +105,7 @@ def main(options: Sequence[str]) -> int:
 
 
 def deaths(log: str) -> str:
-    """Where a process of the shared PostgreSQL died, all others lose their connections: which it was, and what it did."""
+    """Of processes of the shared PostgreSQL: one that dies takes all connections with it. Which it was, what it did."""
     return "".join(f"PostgreSQL: {found[0].strip()}\n" for found in DEATH.finditer(log))
 
 
