@@ -43,6 +43,10 @@ from fencepost.sinks.auditing import (
 from fencepost.sinks.kind import require_able
 from fencepost.spec import Declared, PipelineSpec, SinkSpec, spec_of
 
+OWN_KEYS = (
+    "only the stream's own code says which event of a key has its row; a pipeline file of the same name, source, sink "
+    "and transform (--spec) lets it be run again"
+)
 ROWS_PER_SPAN = "spans without gaps, and the number of rows that they say were written"
 
 
@@ -176,6 +180,8 @@ class _Auditor:
         return hop
 
     def _compared(self, sink: SinkSpec, provenance: bool) -> Hop:
+        if self._request.own_stream and self._request.mode is not Mode.APPEND:
+            return Hop("log to sink", BY_KEY, undecided=OWN_KEYS)
         if self._by_id() and self._request.merged is not None:
             return Hop("log to sink", BY_KEY, undecided="rows of one key are compared by provenance: remove --id")
         if self._by_id():
@@ -272,8 +278,7 @@ class _Auditor:
         """`made`: `expected` is there already, and each of its events must have a row."""
         request = self._request
         narrowed = made or self._make_expected()
-        filters = request.spec is not None and request.spec.transform is not None and not request.expect
-        unknown = filters and not self._counts_rows(request.sink)
+        unknown = request.filters and not self._counts_rows(request.sink)
         return Question(
             by_id(self._engine) if self._by_id() else PLACES,
             self._read_raw,

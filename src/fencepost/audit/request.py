@@ -48,6 +48,7 @@ class AuditRequest:
     most: int = 100
     also: tuple[str, ...] = ()  # further topics of the log
     spec: PipelineSpec | None = field(default=None, repr=False)  # whose transform can be run again
+    own_stream: bool = False  # its transform is somebody's own code: what it filters or merges is not known here
 
     def __post_init__(self) -> None:
         if self.sink is not None:
@@ -71,6 +72,12 @@ class AuditRequest:
         return self.spec if self.mode is not Mode.APPEND and merges else None
 
     @property
+    def filters(self) -> bool:
+        """May a record have no row because the pipeline made none of it?"""
+        known = self.spec is not None and self.spec.transform is not None
+        return (known or self.own_stream) and not self.expect
+
+    @property
     def job(self) -> SinkJob | None:
         """What is asked of the sink."""
         if self.sink is None:
@@ -89,8 +96,8 @@ class AuditRequest:
         return EngineChoice.SPARK if needed or offsets > SMALL else EngineChoice.PYTHON
 
 
-def of_pipeline(spec: PipelineSpec) -> AuditRequest:
-    """What a pipeline should have done: up to its position."""
+def of_pipeline(spec: PipelineSpec, own_stream: bool = False) -> AuditRequest:
+    """What a pipeline should have done, or the stream of that name: up to its position."""
     topic, *also = spec.source.origins
     merge = spec.sink.options.merge
     return AuditRequest(
@@ -104,7 +111,8 @@ def of_pipeline(spec: PipelineSpec) -> AuditRequest:
         deletes=merge is not None and merge.deletes,
         spark=spec.spark,
         also=tuple(also),
-        spec=spec,
+        spec=None if own_stream else spec,
+        own_stream=own_stream,
     )
 
 

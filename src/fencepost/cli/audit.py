@@ -13,7 +13,15 @@ import typer
 from fencepost.cli.connection import Connection, connected
 from fencepost.cli.offsets import finite, parse_start
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, note, say
-from fencepost.cli.pipelines import SpecOption, local_dsn, pipeline_spec
+from fencepost.cli.pipelines import (
+    OwnStreamOption,
+    SpecOption,
+    local_dsn,
+    own_stream_spec,
+    pipeline_spec,
+    require_no_file,
+    require_nothing_given,
+)
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.machine.counting import count
@@ -36,10 +44,18 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     connection: Connection,
     spec: SpecOption = None,
     topic: Annotated[str | None, _what(help="Audit this topic, without a pipeline file.")] = None,
-    sink: Annotated[str | None, _what(help="With --topic: postgres:TABLE or topic:NAME.")] = None,
+    sink: Annotated[
+        str | None,
+        _what(help="With --topic: postgres:TABLE or topic:NAME. With --pipeline: as in a pipeline file."),
+    ] = None,
     guarantee: Annotated[
-        Guarantee, _what(help="With --topic: the guarantee that was declared.")
-    ] = Guarantee.EXACTLY_ONCE,
+        Guarantee | None,
+        _what(
+            show_default="exactly-once",
+            help="With --topic: the guarantee that was declared. With --pipeline: if its sink does not keep that.",
+        ),
+    ] = None,
+    pipeline: OwnStreamOption = None,
     journal: Annotated[
         list[Path] | None,
         _what(help="A producer's journal, or VerifiableProducer's output. Then the producer's hop is audited too."),
@@ -70,14 +86,24 @@ def audit(  # noqa: PLR0913, PLR0917 (each is an option of the command)
 ) -> None:
     """Compare what was sent, what is in the log and what landed, and say whether the declared guarantee holds.
 
-    In a pipeline's folder it audits that pipeline, up to its stored offsets; --topic and --sink audit anything else.
+    In a pipeline's folder it audits that pipeline, up to its stored offsets. --pipeline and --sink audit a stream of
+    your own, --topic and --sink anything else.
     Exits with 0 if the guarantee holds, or holds for what was checked; with 1 if it is broken; with 5 if that
     cannot be decided.
     """
     from fencepost.audit.request import EngineChoice, of_pipeline
 
     journals = tuple(journal or ())
-    declared = of_pipeline(pipeline_spec(spec)) if not topic else _named(connection, topic, sink, guarantee, journals)
+    if pipeline is not None:
+        require_no_file(spec)
+        if topic:
+            raise Usage("--topic with --pipeline", "remove it: the topics are those of the stored positions")
+        declared = of_pipeline(own_stream_spec(connection, pipeline, sink, guarantee), own_stream=True)
+    elif topic:
+        declared = _named(connection, topic, sink, guarantee or Guarantee.EXACTLY_ONCE, journals)
+    else:
+        require_nothing_given(connection)
+        declared = of_pipeline(pipeline_spec(spec))
     request = replace(
         declared,
         mode=mode or declared.mode,

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -19,23 +19,32 @@ if TYPE_CHECKING:
 
 _connection = functools.partial(typer.Option, rich_help_panel="Connection")
 
+BootstrapOption = Annotated[
+    str | None, _connection(metavar="HOST:PORT,...", help="Bootstrap servers. Default: the local stack.")
+]
+CommandConfigOption = Annotated[
+    Path | None, _connection(metavar="FILE", help="Kafka client properties file, for example with security settings.")
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    _connection("-X", metavar="KEY=VALUE", help="One Kafka client setting; overrides the file. May be repeated."),
+]
+
 
 @dataclass(frozen=True)
 class Connection:
     """Which cluster, and how to authenticate. Default: the local stack."""
 
-    bootstrap_server: Annotated[
-        str | None, _connection(metavar="HOST:PORT,...", help="Bootstrap servers. Default: the local stack.")
-    ] = None
-    command_config: Annotated[
-        Path | None,
-        _connection(metavar="FILE", help="Kafka client properties file, for example with security settings."),
-    ] = None
-    settings: Annotated[
-        list[str] | None,
-        _connection("-X", metavar="KEY=VALUE", help="One Kafka client setting; overrides the file. May be repeated."),
-    ] = None
+    bootstrap_server: BootstrapOption = None
+    command_config: CommandConfigOption = None
+    settings: SettingsOption = None
     home: HomeOption = None
+
+    @property
+    def given(self) -> list[str]:
+        """The options of it that were used, but for the stack's folder, which the environment may name."""
+        named = {"--bootstrap-server": self.bootstrap_server, "--command-config": self.command_config}
+        return [option for option, value in {**named, "-X": self.settings}.items() if value]
 
     def kafka_settings(self) -> dict[str, str]:
         """Kafka's settings under Kafka's names: the file's, then each -X, then --bootstrap-server."""
@@ -67,22 +76,27 @@ class Connection:
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options above in place of its parameter `connection`."""
+    return with_options(command, "connection", Connection)
+
+
+def with_options(command: Callable[..., None], name: str, kind: type[Any]) -> Callable[..., None]:
+    """Give a command the fields of `kind` as options, in place of its parameter of that name."""
     own = inspect.signature(command, eval_str=True)
-    hints = get_type_hints(Connection, include_extras=True)
+    hints = get_type_hints(kind, include_extras=True)
     shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name])
-        for name in inspect.signature(Connection).parameters
+        inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[field])
+        for field in inspect.signature(kind).parameters
     ]
 
     @functools.wraps(command)
     def run(**values: object) -> None:
         options = {parameter.name: values.pop(parameter.name) for parameter in shared}
-        command(connection=Connection(**options), **values)  # type: ignore[arg-type]
+        command(**{name: kind(**options)}, **values)
 
     kept = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for parameter in own.parameters.values()
-        if parameter.name != "connection"
+        if parameter.name != name
     ]
     run.__signature__ = own.replace(parameters=kept + shared)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in kept + shared}

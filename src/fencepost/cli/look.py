@@ -8,15 +8,16 @@ from typing import Annotated
 import typer
 
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say, shortened
-from fencepost.cli.pipelines import SpecOption, pipeline_spec
+from fencepost.cli.pipelines import Subject, about_pipeline
 from fencepost.machine.counting import count
 
 
-def status(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
+@about_pipeline
+def status(subject: Subject, output: FormatOption = OutputFormat.TEXT) -> None:
     """Show offset, lag and owner of each partition, the rate, and the last batch."""
     from fencepost.admin.status import pipeline_status
 
-    found = pipeline_status(pipeline_spec(spec))
+    found = pipeline_status(subject.declared())
     if output is OutputFormat.JSON:
         emit_json(asdict(found))
         return
@@ -36,15 +37,16 @@ def status(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) ->
         say(f"not counted: {count(found.uncounted, 'offset')}, whose position moved before anything was written")
 
 
+@about_pipeline
 def peek(
-    spec: SpecOption = None,
+    subject: Subject,
     most: Annotated[int, typer.Option("--most", "-n", min=1, max=10_000, help="Most rows to show.")] = 10,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Show the last rows of the sink. Long values are cut, with their size; as JSON, one object per row, nothing is."""
     from fencepost.sinks.kind import CanBeLookedAt, require_able
 
-    pipeline = pipeline_spec(spec)
+    pipeline = subject.declared()
     kind = require_able(pipeline.sink.kind, CanBeLookedAt, pipeline.sink.format, "show its last rows")
     names, rows = kind.last_rows(pipeline.job, most)
     if output is OutputFormat.JSON:

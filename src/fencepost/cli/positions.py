@@ -9,7 +9,7 @@ import typer
 
 from fencepost.cli.offsets import parse_start
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, note, say
-from fencepost.cli.pipelines import SpecOption, pipeline_spec
+from fencepost.cli.pipelines import SpecOption, Subject, about_pipeline, pipeline_spec
 from fencepost.machine.counting import count
 
 if TYPE_CHECKING:
@@ -20,11 +20,12 @@ app = typer.Typer(help="Show, set or import the stored offsets of a pipeline.", 
 
 
 @app.command()
-def show(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> None:
+@about_pipeline
+def show(subject: Subject, output: FormatOption = OutputFormat.TEXT) -> None:
     """Show the stored position of each partition: the next offset to read."""
     from fencepost.admin.stored import stored_state
 
-    pipeline = pipeline_spec(spec)
+    pipeline = subject.declared()
     stored = stored_state(pipeline).positions
     if output is OutputFormat.JSON:
         positions = [{"topic": topic, "partition": number, "position": at} for (topic, number), at in stored.items()]
@@ -34,7 +35,9 @@ def show(spec: SpecOption = None, output: FormatOption = OutputFormat.TEXT) -> N
 
 
 @app.command("set")
+@about_pipeline
 def set_(
+    subject: Subject,
     to: Annotated[
         str,
         typer.Option("--to", help="earliest, latest, a time with a zone (2026-01-31T12:00:00Z), or 0:120,1:7."),
@@ -42,7 +45,6 @@ def set_(
     topic: Annotated[
         str | None, typer.Option("--topic", help="Only this topic. Needed for offsets when there are several.")
     ] = None,
-    spec: SpecOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
@@ -53,7 +55,7 @@ def set_(
     """
     from fencepost.admin.positions import propose
 
-    pipeline = pipeline_spec(spec)
+    pipeline = subject.declared()
     _move(pipeline, propose(pipeline, parse_start(to, "--to"), topic), yes, output)
 
 

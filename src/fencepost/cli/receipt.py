@@ -8,12 +8,14 @@ import typer
 
 from fencepost.cli.offsets import finite
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, say
-from fencepost.cli.pipelines import SpecOption, pipeline_spec
+from fencepost.cli.pipelines import Subject, about_pipeline
 from fencepost.errors import Usage
 from fencepost.machine.counting import count
 
 
+@about_pipeline
 def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
+    subject: Subject,
     topic: Annotated[
         str | None, typer.Option("--topic", help="Topic of the event; needed if the pipeline reads several.")
     ] = None,
@@ -26,7 +28,6 @@ def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, callback=finite, help="Wait up to this many seconds.")
     ] = 0,
-    spec: SpecOption = None,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Say what happened to one event: processed, skipped or waiting. Uses the stored position, without a scan.
@@ -38,7 +39,7 @@ def receipt(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     from fencepost.audit.receipt import find_event
     from fencepost.audit.receipt import receipt as ask
 
-    pipeline = pipeline_spec(spec)
+    pipeline = subject.declared()
     if id_ is not None:
         (topic, partition), offset = find_event(pipeline, id_, topic)
     if partition is None or offset is None:

@@ -1,7 +1,7 @@
 """What a pipeline is, and how it is read from its file."""
 
 from fencepost.sinks.options import Seconds
-from fencepost.spec.file import FILE_NAME, Declared, find, load, parse, spec_of
+from fencepost.spec.file import FILE_NAME, Declared, find, load, own_stream, parse, spec_of
 from fencepost.spec.parts import (
     BatchSpec,
     EngineName,
@@ -27,6 +27,7 @@ __all__ = [
     "ValueFormat",
     "find",
     "load",
+    "own_stream",
     "parse",
     "spec_of",
 ]

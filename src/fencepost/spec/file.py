@@ -32,6 +32,8 @@ from fencepost.spec.parts import (
 FILE_NAME = "fencepost.yml"
 LARGEST = 256 * 1024  # bytes
 _ENVIRONMENT = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+_NO_TOPIC = "no.topic.is.named.here"
+_PASSWORD = re.compile(r"password\s*=|://[^/?#]*:[^/?#]*@", re.IGNORECASE)
 _SHOWN = 60  # characters of a wrong value
 _MOST_PROBLEMS = 20
 Declared = PipelineSpec | Mapping[str, Any] | Path | str
@@ -137,13 +139,44 @@ def parse(text: str, name: str = FILE_NAME, folder: str = ".") -> PipelineSpec:
         raise Usage(f"{name}: a pipeline file holds keys and values, and this one does not", _LIKE_INIT)
     reading = _Reading(_Lines(tree))
     filled = reading.fill(content, ())
-    reading.format = _format_of(filled)
-    try:
-        spec = PipelineSpec.model_validate({**filled, "folder": folder})
-    except ValidationError as error:
-        reading.problems += [reading.problem(details) for details in error.errors(include_url=False)]
     if "folder" in content:
         reading.problems.append(f"line {reading.lines.of(('folder',))}: folder: no such key")
+    return _checked(reading, {**filled, "folder": folder}, name)
+
+
+def own_stream(name: str, sink: str, kafka: Mapping[str, str]) -> PipelineSpec:
+    """What a pipeline file would say of a stream of one's own, but for its topics: nobody names them here.
+
+    `sink` is written as in such a file: {format: ..., options: {...}}.
+    """
+    try:
+        content, tree = document.read(sink)
+    except NotADocument as error:
+        raise Usage(f"--sink: {error.problem}", error.remedy) from None
+    reading = _Reading(_Lines(tree))
+    if not isinstance(content, dict) or "format" not in content:
+        raise Usage("--sink does not hold a sink", "write it as in a pipeline file: '{format: ..., options: {...}}'")
+    _require_no_password(content.get("options"))
+    parts = {"name": name, "guarantee": "exactly-once", "source": {"topic": _NO_TOPIC}, "kafka": dict(kafka)}
+    return _checked(reading, {**parts, "sink": reading.fill(content, ("sink",))}, "--sink")
+
+
+def _require_no_password(options: object) -> None:
+    """Of an argument: everybody on the machine sees those."""
+    if isinstance(options, dict) and _PASSWORD.search(str(options.get("dsn", ""))):
+        raise Usage(
+            "everybody on this machine sees the password in --sink",
+            "put it into libpq's passfile, or write ${NAME} for what the environment holds, in single quotes",
+        )
+
+
+def _checked(reading: _Reading, parts: Mapping[str, Any], name: str) -> PipelineSpec:
+    """Raises Usage with every problem."""
+    reading.format = _format_of(parts)
+    try:
+        spec = PipelineSpec.model_validate(parts)
+    except ValidationError as error:
+        reading.problems += [reading.problem(details) for details in error.errors(include_url=False)]
     if reading.problems:
         shown, more = reading.problems[:_MOST_PROBLEMS], len(reading.problems) - _MOST_PROBLEMS
         also = [f"{name}: and {more} problems more"] if more > 0 else []
@@ -236,7 +269,7 @@ def _may_be_secret(path: Sequence[Any]) -> bool:
     return path[0] in ("kafka", "spark") or path[-1] in ("dsn", "options", "sink")
 
 
-def _format_of(content: dict[str, Any]) -> str:
+def _format_of(content: Mapping[str, Any]) -> str:
     """Which sink the file names; nothing where there is none of that name."""
     sink = content.get("sink")
     found = sink.get("format") if isinstance(sink, dict) else None
