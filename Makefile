@@ -24,8 +24,8 @@ setup: .venv/ready ## Make .venv with the pinned dependencies, fetch the jars, p
 demo: .venv/ready ## Run the main job on a stack of its own, break it, and show the proof
 	@$(RUN) fencepost demo
 
-lab: .venv/ready ## Play every scenario of the lab
-	@$(BIN)/fencepost lab run --all
+lab: .venv/ready ## Play every scenario of the lab, and write its report
+	@$(BIN)/fencepost lab run --all; code=$$?; $(BIN)/fencepost lab report; exit $$code
 
 test: .venv/ready ## Lint, and run every test that fits in the gate
 	@$(BIN)/python tests/gate.py

@@ -29,13 +29,14 @@ def list_(output: FormatOption = OutputFormat.TEXT) -> None:
     """
     from fencepost.lab.catalogue import catalogue, scenarios
 
-    known, undone = list(scenarios().values()), catalogue().undone
+    known, faults = list(scenarios().values()), catalogue().faults
+    undone = [(one, one.part or faults[one.fault]) for one in catalogue().undone]
     if output is OutputFormat.JSON:
         columns = ("name", "fault", "guarantee", "sink", "engine", "seconds", "tells")
         emit_json(
             {
                 "scenarios": [{name: getattr(one, name) for name in columns} for one in known],
-                "not_played": [{"fault": one.fault, "what": one.what, "why": one.why} for one in undone],
+                "not_played": [{"fault": one.fault, "what": what, "why": one.why} for one, what in undone],
             }
         )
         return
@@ -44,8 +45,8 @@ def list_(output: FormatOption = OutputFormat.TEXT) -> None:
     say(f"{len(known)} scenarios, about {sum(one.seconds for one in known) // 60} minutes")
     if undone:
         say("\nNot played:")
-        for one in undone:
-            say(f"  {one.fault} {one.what}: {one.why}")
+        for one, what in undone:
+            say(f"  {one.fault} {what}: {one.why}")
 
 
 @app.command()
@@ -127,3 +128,28 @@ def _ended(verdict: dict[str, Any] | None) -> str:
         return "it came to no verdict"
     again = "" if verdict["verdict"] == "holds" else f"\n  again: {verdict['command']}"
     return f"{verdict['name']}: {verdict['verdict'].upper()}: {verdict['reason']}{again}"
+
+
+@app.command()
+def report(
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Where index.html goes. Default: the folder of the runs."),
+    ] = None,
+    home: HomeOption = HOME,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Write one page about the last run of each scenario: what was broken, and what held.
+
+    Example: fencepost lab report --out report
+    """
+    from fencepost.lab.catalogue import scenarios
+    from fencepost.lab.report.page import last_runs, write_report
+
+    if not last_runs(home):
+        raise Usage(f"there is no run in {home}", "make one: fencepost lab run NAME")
+    path, held = write_report(home, out or home)
+    if output is OutputFormat.JSON:
+        emit_json({"page": path, "green": held, "scenarios": len(scenarios())})
+    else:
+        say(f"{path}: {held} of {len(scenarios())} scenarios hold")

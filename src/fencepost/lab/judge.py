@@ -41,6 +41,7 @@ class Trial:
     trouble: str = ""  # why it could not be brought to an end, or compared
     lost: tuple[int, ...] = ()  # the first of them
     doubled: tuple[int, ...] = ()
+    of: str = ""  # the run in which it was played
 
     def found(self, guarantee: Guarantee, ruling: Ruling) -> dict[Anomaly, int]:
         """What is there of what the guarantee rules so."""
@@ -57,6 +58,7 @@ class Trial:
             "witness": {"fired": self.witnessed, "in_flight": self.in_flight, "what": self.witness},
             "first_lost": list(self.lost),
             "first_doubled": list(self.doubled),
+            **({"run": self.of} if self.of else {}),
             **({"stopped": self.stopped} if self.stopped else {}),
             **({"trouble": self.trouble} if self.trouble else {}),
         }

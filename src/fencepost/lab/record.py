@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 from uuid import uuid4
 
@@ -50,7 +50,7 @@ class History:
     def tell(self, text: str, *, kind: str = "step", lane: str = "lab", run: str = "", **facts: Any) -> None:
         """One thing that happened now. Lanes: lab, producer, brokers, driver, sink. Runs: guarded, control."""
         seconds = self.seconds
-        line = {"at": round(seconds, 3), "kind": kind, "lane": lane, "run": run, "text": text, **facts}
+        line = {"at": round(seconds, 3), "time": time(), "kind": kind, "lane": lane, "run": run, "text": text, **facts}
         with (self.folder / HISTORY).open("a") as file:
             file.write(dumped(line) + "\n")
         self._say(f"  {seconds:6.1f} s  {f'{run}: ' if run else ''}{text}")

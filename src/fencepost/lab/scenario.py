@@ -185,12 +185,13 @@ class Undone(_Part):
     """A fault, or a part of one, that the lab does not play, with the reason."""
 
     fault: Annotated[int, Field(ge=1, le=39)]
-    what: str
+    part: str = ""  # absent: nothing of it is played
     why: str
 
 
 class Catalogue(_Part):
     """One file, or all of them together."""
 
+    faults: dict[int, str] = {}
     rows: tuple[Row, ...] = ()
     undone: tuple[Undone, ...] = ()

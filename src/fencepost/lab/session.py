@@ -1,11 +1,14 @@
-"""Scenarios played one after the other: guarded, then the control, then the verdict, each with a folder of its own."""
+"""Scenarios played one after the other: guarded, then the control, then the verdict, each with a folder of its own.
+
+Those of one session that have the same control share it: it is played once, and each verdict says in which run.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,11 @@ from fencepost.errors import FencepostError
 from fencepost.lab.judge import Trial, Verdict, judge
 from fencepost.lab.logs import kept_logs
 from fencepost.lab.record import History, Say
-from fencepost.lab.scenario import Engine, Scenario
+from fencepost.lab.scenario import Engine, Recipe, Scenario
 from fencepost.lab.scenarios.field import Field, opened
 from fencepost.local.interrupts import terminating
+
+Controls = dict[str, Trial]
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class Session:
         self._up: ExitStack | None = None
         self._field: Field | None = None
         self._quick: bool | None = None
+        self._controls: Controls = {}
 
     def play(self, scenarios: Sequence[Scenario]) -> Iterator[Played]:
         """One after the other, those that share a stack together; everything is gone at the end."""
@@ -88,7 +94,7 @@ class Session:
         field = self._field_for(scenario)
         history = History.begin(self._home, scenario.name, self._say)
         with kept_logs(field, history.folder):
-            guarded, control = trials(field, scenario, history, self._seed)
+            guarded, control = trials(field, scenario, history, self._seed, self._controls)
         verdict = judge(scenario.guarantee, guarded, control, scenario.must_stop)
         played = Played(scenario, verdict, guarded, control, history.seconds, self._seed, history.folder)
         history.tell(f"{verdict.judgement.upper()}: {verdict.reason}", kind="verdict")
@@ -113,30 +119,55 @@ class Session:
             up.close()
 
 
-def trials(field: Field, scenario: Scenario, history: History, seed: int) -> tuple[Trial, Trial]:
-    """Guarded and control."""
+def trials(
+    field: Field, scenario: Scenario, history: History, seed: int, controls: Controls | None = None
+) -> tuple[Trial, Trial]:
+    """Guarded and control; a control that was played already for another scenario is not played again."""
     if scenario.story:
-        from fencepost.lab.telling import told
+        return _told(field, scenario, history)
+    controls = {} if controls is None else controls
+    guarded = _tried(field, scenario, history, "guarded", seed)
+    same = _control_of(scenario, seed)
+    if same in controls:
+        history.tell(f"the control is that of {controls[same].of}", run="control")
+        return guarded, controls[same]
+    control = replace(_tried(field, scenario, history, "control", seed), of=history.folder.name)
+    if not control.trouble:
+        controls[same] = control
+    return guarded, control
 
-        try:
-            return told(field, scenario, history)
-        except FencepostError as error:
-            history.tell(f"not brought to an end: {error}", kind="trouble")
-            return Trial(str(scenario.guarantee), trouble=str(error)), Trial("")
-        finally:
-            field.proxy.clear()
+
+def _tried(field: Field, scenario: Scenario, history: History, run: str, seed: int) -> Trial:
     from fencepost.lab.pipelines.scene import Scene
     from fencepost.lab.pipelines.trial import trial_of
 
-    made: list[Trial] = []
-    for run, weaker in (("guarded", scenario.instead), ("control", scenario.control)):
-        scene = Scene(field, scenario, history, run=run, weaker=weaker, seed=seed)
-        try:
-            made.append(trial_of(scene))
-        finally:
-            field.proxy.clear()
-    guarded, control = made
-    return guarded, control
+    weaker = scenario.control if run == "control" else scenario.instead
+    try:
+        return trial_of(Scene(field, scenario, history, run=run, weaker=weaker, seed=seed))
+    finally:
+        field.proxy.clear()
+
+
+def _told(field: Field, scenario: Scenario, history: History) -> tuple[Trial, Trial]:
+    from fencepost.lab.telling import told
+
+    try:
+        return told(field, scenario, history)
+    except FencepostError as error:
+        history.tell(f"not brought to an end: {error}", kind="trouble")
+        return Trial(str(scenario.guarantee), trouble=str(error)), Trial("")
+    finally:
+        field.proxy.clear()
+
+
+def _control_of(scenario: Scenario, seed: int) -> str:
+    """Everything on which a control depends."""
+    control = scenario.control
+    assert control is not None  # noqa: S101 (validated: what is no story has one)
+    inject = control.inject or scenario.inject
+    parts = (scenario.engine, scenario.sink, control.model_copy(update={"inject": inject}), scenario.dead_letters, seed)
+    # what people use on Spark is played in one way only
+    return repr(parts if control.recipe is not Recipe.NATIVE else (scenario.sink, Recipe.NATIVE, seed))
 
 
 def whole(field: Field) -> bool:

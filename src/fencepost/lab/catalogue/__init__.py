@@ -19,6 +19,7 @@ def catalogue() -> Catalogue:
     """All files as one. Raises pydantic's ValidationError for a row that makes no sense."""
     parts = [Catalogue.model_validate(yaml.safe_load(path.read_text())) for path in sorted(FOLDER.glob("*.yml"))]
     return Catalogue(
+        faults={number: words for part in parts for number, words in part.faults.items()},
         rows=tuple(row for part in parts for row in part.rows),
         undone=tuple(one for part in parts for one in part.undone),
     )

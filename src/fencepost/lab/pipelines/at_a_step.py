@@ -41,7 +41,7 @@ class LoseCheckpoint(Kill):
     """The same, and Spark's checkpoint of that run is removed."""
 
     def inject(self, scene: Scene, running: Program) -> None:
-        there = [*scene.folder.glob("scratch-*/fencepost-*/checkpoint-*/offsets/*")]
+        there = [*scene.folder.glob("scratch-*/fencepost-*/checkpoint-*/offsets/[0-9]*")]
         super().inject(scene, running)
         scene.witnessed = min(1, len(there))
         for scratch in scene.folder.glob("scratch-*"):

@@ -84,7 +84,7 @@ class Flow:
                 "options": demo.options(self.target, self.field.dsn, self.folder),
             },
             "batch": {"small": 0} if spark else {"records": _ROWS},
-            **({"transform": {"sql": sql}, "spark": {"spark.master": "local[2]"}} if spark else {}),
+            **({"transform": {"sql": sql}, "spark": {"spark.master": "local[2,4]"}} if spark else {}),
             **({"on_error": "dead_letter"} if self.scenario.dead_letters else {}),
         }
         path = self.folder / "fencepost.yml"

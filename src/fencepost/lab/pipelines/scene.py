@@ -19,8 +19,6 @@ from fencepost.lab.record import History
 from fencepost.lab.scenario import Control, Engine, Inject, Recipe, Scenario
 from fencepost.lab.scenarios.field import Field
 
-MODULES = {None: "carrier", Recipe.PLAIN: "plain"}
-
 
 class Scene:
     """`weaker`: what is run in place of the declared guarantee; None: what is declared."""
@@ -32,11 +30,11 @@ class Scene:
         self.scenario = scenario
         self.weaker = weaker
         self.run = run
-        self.folder = history.folder / run
+        self.folder = (history.folder / run).resolve()
         self.folder.mkdir()
         self._history = history
         self._started = 0
-        draw = random.Random(f"{seed}/{scenario.row}")  # noqa: S311 (the same for both runs, and every time)
+        draw = random.Random(seed)  # noqa: S311 (the same for both runs, and every time)
         self.events = 2 * draw.randrange(150, 200)
         self._batch = 1 if scenario.engine is Engine.SPARK else draw.randrange(1, 3)
         self.flow = Flow(field, self.folder, scenario)
@@ -106,10 +104,18 @@ class Scene:
         work = Work(spec=self.spec, news=self.news, gate=gate, plain=plain)
         scratch = self.folder / f"scratch-{self._started}"
         environment = {TOKEN: self.field.token, "TMPDIR": str(scratch), "SPARK_LOCAL_IP": "127.0.0.1"}
-        module = f"fencepost.lab.pipelines.{MODULES[self.recipe]}"
+        module = f"fencepost.lab.pipelines.{self.recipe or 'carrier'}"
         log = self.folder / f"driver-{self._started}.log"
-        with program(module, [work.model_dump_json()], log, environment) as running:
+        words = [work.model_dump_json()]
+        if self.recipe is Recipe.NATIVE:
+            words = [str(self.spec), self.checkpoint.as_uri(), str(self.events)]
+        with program(module, words, log, environment) as running:
             yield running
+
+    @property
+    def checkpoint(self) -> Path:
+        """Of what people use on Spark; a pipeline's own is thrown away with its run."""
+        return self.folder / "checkpoint"
 
     @property
     def news(self) -> Path:

@@ -12,7 +12,9 @@ from fencepost.guarantee import Anomaly
 from fencepost.lab.judge import Trial
 from fencepost.lab.pipelines.at_a_step import play_at_a_step
 from fencepost.lab.pipelines.between_runs import play_between_runs
+from fencepost.lab.pipelines.native_runs import play_native
 from fencepost.lab.pipelines.scene import Scene
+from fencepost.lab.scenario import Recipe
 from fencepost.lab.scenarios.shown import counted
 
 SHOWN = 20  # ids that a report names
@@ -22,14 +24,14 @@ def trial_of(scene: Scene) -> Trial:
     """What was counted; trouble on the way is a result too."""
     result, anomalies, trouble = Comparison(0, 0), Counter[Anomaly](), ""
     try:
-        (play_at_a_step if scene.inject.do.at_a_step else play_between_runs)(scene)
+        _play(scene)
         result = _compared(scene)
         anomalies = counted(result) + _bad(scene)
         if scene.weaker is None and not scene.stopped:
             anomalies |= _audited(scene)
-    except FencepostError as error:
-        trouble = str(error)
-        scene.tell(f"not brought to an end: {error}", "trouble")
+    except Exception as error:  # noqa: BLE001 (whatever raises here, nothing is decided)
+        trouble = str(error) if isinstance(error, FencepostError) else f"{type(error).__name__}: {error}"
+        scene.tell(f"not brought to an end: {trouble}", "trouble")
     lost, doubled = (_ids(result, codes) for codes in (LOST, DOUBLED))
     if not trouble:
         told = f"{result.landed} landed of {len(scene.flow.sent)}: {_said(anomalies)}"
@@ -47,6 +49,15 @@ def trial_of(scene: Scene) -> Trial:
         lost,
         doubled,
     )
+
+
+def _play(scene: Scene) -> None:
+    if scene.recipe is Recipe.NATIVE:
+        play_native(scene)
+    elif scene.inject.do.at_a_step:
+        play_at_a_step(scene)
+    else:
+        play_between_runs(scene)
 
 
 def _compared(scene: Scene) -> Comparison:

@@ -59,11 +59,12 @@ class Field:
         """PostgreSQL, through its proxy."""
         return make_conninfo(self.stack.dsn, port=self.proxy.ports()[DATABASE])
 
-    def topic(self, *replicas: list[int], min_in_sync: int = 2) -> str:
+    def topic(self, *replicas: list[int], min_in_sync: int = 2, unclean: bool = False) -> str:
         """A topic whose partitions are led by the first of their replicas, ready to be written to."""
         name = f"story-{uuid4().hex}"
         layout = [list(each) for each in replicas or ([1, 2, 3],)]
-        new = NewTopic(name, len(layout), replica_assignment=layout, config={"min.insync.replicas": str(min_in_sync)})
+        config = {"min.insync.replicas": str(min_in_sync), "unclean.leader.election.enable": str(unclean).lower()}
+        new = NewTopic(name, len(layout), replica_assignment=layout, config=config)
         with Cluster(self.direct) as cluster:
             cluster.tell(lambda: cluster.admin.create_topics([new])[name], f"topic {name}")
         self.await_true(lambda: self.in_sync(name) == [set(each) for each in layout], f"{name} has no leaders")
