@@ -16,7 +16,7 @@ from fencepost.machine.plain_json import dumped
 
 HOME = Path("fencepost-lab")
 HISTORY, VERDICT = "history.jsonl", "verdict.json"
-_NAME = re.compile(r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4}")
+_NAME = re.compile(r"\d{8}-\d{9}-[a-z0-9-]+-[0-9a-f]{4}")
 Say = Callable[[str], None]
 
 
@@ -31,7 +31,7 @@ class History:
     @classmethod
     def begin(cls, home: Path, name: str, say: Say) -> History:
         """In a new folder, which is only ours to read."""
-        moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S%f")[:-3]
         folder = home / f"{moment}-{name}-{uuid4().hex[:4]}"
         try:
             home.mkdir(parents=True, exist_ok=True)

@@ -45,6 +45,7 @@ class Deed(StrEnum):
     FAIL = "fail"  # the attempt raises, the process lives on
     CUT = "cut"  # one request of Kafka's or PostgreSQL's wire, or its answer
     KILL_DATABASE = "kill-database"
+    STOP_DATABASE = "stop-database"  # it stands still for longer than a member of a group may say nothing
     # between two runs
     DELETE_RECORDS = "delete-records"  # retention, past the position
     RECREATE_TOPIC = "recreate-topic"
@@ -100,6 +101,7 @@ class Control(_Part):
     recipe: Recipe | None = None
     commit: Literal["auto", "after", "before"] = "after"  # of the plain loop: by time, after the batch, before it
     start: Literal["earliest", "latest"] = "earliest"  # of the plain loop, where its group has no position
+    poll_ms: Annotated[int, Field(ge=2_000)] = 300_000  # of the plain loop: max.poll.interval.ms
     fail_on_data_loss: bool = True
     inject: Inject | None = None
 

@@ -144,6 +144,8 @@ def _tried(field: Field, scenario: Scenario, history: History, run: str, seed: i
     weaker = scenario.control if run == "control" else scenario.instead
     try:
         return trial_of(Scene(field, scenario, history, run=run, weaker=weaker, seed=seed))
+    except FencepostError as error:  # before anything was sent
+        return Trial(str(scenario.guarantee), trouble=str(error))
     finally:
         field.proxy.clear()
 

@@ -12,9 +12,11 @@ from fencepost.lab.programs import Program
 from fencepost.lab.proxy import Rule, RuleId
 from fencepost.lab.scenario import Deed
 from fencepost.lab.scenarios.field import DATABASE
+from fencepost.machine import process
 from fencepost.machine.counting import count
 
 MORE = 50  # events that are sent after the fault
+SLOW = 8.0  # seconds
 
 
 class Fault(Protocol):
@@ -111,6 +113,21 @@ class KillDatabase:
         scene.tell(f"PostgreSQL is back; the run ended with {running.ended()}", "heal", "sink")
 
 
+class StopDatabase:
+    """PostgreSQL stands still under the run for a while, and goes on."""
+
+    def inject(self, scene: Scene, running: Program) -> None:
+        scene.field.stack.postgres.stop()
+        running.go_on()
+        scene.tell(f"PostgreSQL stands still for {SLOW:.0f} s", "fault", "sink")
+        process.until(lambda: running.code is not None, SLOW)  # the length of the fault, not a wait for anything
+
+    def heal(self, scene: Scene, running: Program) -> None:
+        scene.field.stack.postgres.cont()
+        running.go_on()
+        scene.tell(f"PostgreSQL goes on; the run ended with {running.ended()}", "heal", "sink")
+
+
 FAULTS: Mapping[Deed, Callable[[], Fault]] = {
     Deed.KILL: Kill,
     Deed.LOSE_CHECKPOINT: LoseCheckpoint,
@@ -118,6 +135,7 @@ FAULTS: Mapping[Deed, Callable[[], Fault]] = {
     Deed.FAIL: Fail,
     Deed.CUT: Cut,
     Deed.KILL_DATABASE: KillDatabase,
+    Deed.STOP_DATABASE: StopDatabase,
 }
 
 

@@ -48,6 +48,7 @@ class PlainLoop:
             "enable.partition.eof": True,
             "enable.auto.commit": self._how.commit == "auto",
             "auto.commit.interval.ms": INTERVAL_MS,
+            "max.poll.interval.ms": self._how.poll_ms,
         }
         self._consumer = Consumer({**spec.kafka, **own})
         self.rows = 0

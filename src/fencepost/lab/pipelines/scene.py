@@ -20,6 +20,13 @@ from fencepost.lab.scenario import Control, Engine, Inject, Recipe, Scenario
 from fencepost.lab.scenarios.field import Field
 
 
+# Nothing lives long enough here for the slow compiler.
+_SPARK = {
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYSPARK_SUBMIT_ARGS": "--conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell",
+}
+
+
 class Scene:
     """`weaker`: what is run in place of the declared guarantee; None: what is declared."""
 
@@ -103,7 +110,7 @@ class Scene:
             plain = plain.model_copy(update={"start": "earliest"})
         work = Work(spec=self.spec, news=self.news, gate=gate, plain=plain)
         scratch = self.folder / f"scratch-{self._started}"
-        environment = {TOKEN: self.field.token, "TMPDIR": str(scratch), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {TOKEN: self.field.token, "TMPDIR": str(scratch), **_SPARK}
         module = f"fencepost.lab.pipelines.{self.recipe or 'carrier'}"
         log = self.folder / f"driver-{self._started}.log"
         words = [work.model_dump_json()]
