@@ -19,7 +19,6 @@ from fencepost.lab.record import History
 from fencepost.lab.scenario import Control, Engine, Inject, Recipe, Scenario
 from fencepost.lab.scenarios.field import Field
 
-
 # Nothing lives long enough here for the slow compiler.
 _SPARK = {
     "SPARK_LOCAL_IP": "127.0.0.1",
