@@ -115,7 +115,8 @@ class Control(_Part):
     def setting(self) -> str:
         if self.recipe is Recipe.PLAIN:
             told = {"auto": "auto-commit", "after": "commit after the batch", "before": "commit before the batch"}
-            return f"a plain consumer loop, {told[self.commit]}"
+            more = ", auto.offset.reset=latest" if self.start == "latest" else ""
+            return f"a plain consumer loop, {told[self.commit]}{more}"
         if self.recipe is Recipe.NATIVE:
             return "what people use on Spark, with its checkpoint"
         return f"{self.guarantee}{'' if self.fail_on_data_loss else ', failOnDataLoss: false'}"

@@ -35,7 +35,8 @@ def trial_of(scene: Scene) -> Trial:
     lost, doubled = (_ids(result, codes) for codes in (LOST, DOUBLED))
     if not trouble:
         told = f"{result.landed} landed of {len(scene.flow.sent)}: {_said(anomalies)}"
-        scene.tell(told, "counted", "sink", landed=result.landed, lost=lost, doubled=doubled)
+        counts = {"landed": result.landed, "lost_count": result.lost, "doubled_count": result.duplicated}
+        scene.tell(told, "counted", "sink", lost=lost, doubled=doubled, **counts)
     return Trial(
         scene.setting,
         scene.witnessed,

@@ -144,7 +144,7 @@ def _picture(folder: Path, run: str) -> str:
 
     lines = history_of(folder)
     batches = [one for path in sorted((folder / run).glob("news-*.jsonl")) for one in read_news(path, "batch")]
-    return picture([line for line in lines if line["run"] == run], batches)
+    return picture([line for line in lines if line["run"] == run and "time" in line], batches)
 
 
 def _counts(verdict: Mapping[str, Any]) -> str:
@@ -154,7 +154,7 @@ def _counts(verdict: Mapping[str, Any]) -> str:
         trial = verdict[run]
         found = ", ".join(f"{code} {times:,}" for code, times in trial["anomalies"].items()) or "nothing"
         numbers = "".join(f'<td class="number">{trial[column]:,}</td>' for column in columns)
-        hit = f"{trial['witness']['fired']} time(s), {trial['witness']['in_flight']:,} on their way"
+        hit = f"{count(trial['witness']['fired'], 'time')}, {trial['witness']['in_flight']:,} on their way"
         rows += f"<tr><th>{run}: {escape(trial['setting'])}</th>{numbers}<td>{escape(found)}</td><td>{hit}</td></tr>"
     heads = "".join(f"<th>{column}</th>" for column in ("", *columns, "anomalies", "the fault fired"))
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'

@@ -15,7 +15,7 @@ _MARKS = ("fault", "heal", "ended", "trouble", "counted")
 
 def picture(lines: Sequence[Mapping[str, Any]], batches: Iterable[Mapping[str, Any]]) -> str:
     """An SVG of one run's lines of the history, and of the batches that its carriers told of."""
-    if not lines:
+    if len(lines) < 2:  # a story's two ends
         return ""
     scale = _Scale(lines)
     parts = chain(_lanes(), _bands(lines, scale), _ticks(lines, scale), _landed(batches, scale), _lost(lines, scale))
@@ -83,8 +83,9 @@ def _lost(lines: Sequence[Mapping[str, Any]], scale: _Scale) -> Iterator[str]:
         for number, what in enumerate(("lost", "doubled")):
             if ids := line.get(what):
                 x, y = scale.x(line["time"]) - 8, _y("sink") - 10 + 24 * number
+                told = f"{int(line.get(f'{what}_count', len(ids))):,} {what}"
                 first = escape(", ".join(map(str, ids)))
-                yield f'<text class="{what}" text-anchor="end" x="{x}" y="{y}">{what}<title>{first}</title></text>'
+                yield f'<text class="{what}" text-anchor="end" x="{x}" y="{y}">{told}<title>{first}</title></text>'
 
 
 def _axis(scale: _Scale, height: int) -> str:
