@@ -4,7 +4,7 @@ BIN := .venv/bin
 RUN := $(BIN)/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit lint format proof bench requirements clean
+.PHONY: help setup demo lab test unit lint format proof bench requirements clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -23,6 +23,9 @@ setup: .venv/ready ## Make .venv with the pinned dependencies, fetch the jars, p
 
 demo: .venv/ready ## Run the main job on a stack of its own, break it, and show the proof
 	@$(RUN) fencepost demo
+
+lab: .venv/ready ## Play every scenario of the lab, and write its report
+	@$(BIN)/fencepost lab run --all; code=$$?; $(BIN)/fencepost lab report; exit $$code
 
 test: .venv/ready ## Lint, and run every test that fits in the gate
 	@$(BIN)/python tests/gate.py

@@ -29,6 +29,9 @@ EXPECTED: dict[str, tuple[tuple[int, int, int, int], tuple[int, int, int, int], 
         "read of the open transaction 100",
         "read of the open transaction 0",
     ),
+    "timed-out-send": ((100, 200, 0, 100), (100, 100, 0, 0), "", ""),
+    "transaction-timeout": ((100, 0, 100, 0), (100, 100, 0, 0), "", ""),
+    "unclean-election": ((101, 1, 100, 0), (101, 101, 0, 0), "", ""),
 }
 
 

@@ -41,7 +41,7 @@ def test_it_acts_at_its_step_of_its_partition_only(witness: Path) -> None:
     assert visits(witness) == []
     with pytest.raises(Crash, match=r"written of shop: orders/0 \[0, 3\)"):
         point(Step.WRITTEN, batch())
-    assert visits(witness) == [Visit(os.getpid(), "written of shop: orders/0 [0, 3)", True)]
+    assert visits(witness) == [Visit(os.getpid(), "written of shop: orders/0 [0, 3)", True, 3)]
 
 
 def test_it_acts_once_and_counts_over_copies_of_itself(witness: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_killed_process_has_left_its_witness(witness: Path) -> None:
     child = start(CrashPoint(Step.WRITTEN, ORDERS, CrashAction.KILL, witness))
     said, _ = child.communicate(timeout=30)
     assert (child.returncode, said) == (-signal.SIGKILL, "")
-    assert visits(witness) == [Visit(child.pid, "written of shop: orders/0 [0, 3)", True)]
+    assert visits(witness) == [Visit(child.pid, "written of shop: orders/0 [0, 3)", True, 3)]
 
 
 def test_a_stopped_process_goes_on_when_it_is_continued(witness: Path) -> None:

@@ -22,6 +22,7 @@ from fencepost.cli import (
     doctor,
     group,
     init,
+    lab,
     look,
     plan,
     positions,
@@ -104,6 +105,7 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(txn.app, name="txn")
 app.command()(demo.demo)
+app.add_typer(lab.app, name="lab")
 app.command()(plan.spec)
 app.command()(init.init)
 app.command()(plan.plan)

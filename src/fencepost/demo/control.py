@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 
 from fencepost.audit.compare import Comparison, compare_sink
-from fencepost.demo.processes import program
 from fencepost.demo.step_log import StepLog
-from fencepost.demo.target import Shown, count_in_sink, ids_in_sink, ids_in_topic
+from fencepost.demo.target import TOPIC, Shown, count_in_sink
+from fencepost.lab.pipelines.ids import ids_in_sink, ids_in_topic
+from fencepost.lab.programs import program
 from fencepost.spec import load
 
 
@@ -25,15 +26,15 @@ def kill_the_usual_recipe(sink: Shown, file: Path, events: int, tell: StepLog) -
         count = count_in_sink(spec)
         return count >= records if without else bool(count % records)
 
-    with program("fencepost.demo.naive", arguments, log) as running:
+    with program("fencepost.lab.pipelines.native", arguments, log) as running:
         was_hit = running.wait_for(hit)
         running.kill_tree()
     if without:
         shutil.rmtree(checkpoint)
     tell.step(_told(was_hit, without))
-    with program("fencepost.demo.naive", arguments, log) as running:
+    with program("fencepost.lab.pipelines.native", arguments, log) as running:
         running.finish()
-    result = compare_sink(ids_in_topic(spec.kafka), ids_in_sink(spec))
+    result = compare_sink(ids_in_topic(spec.kafka, TOPIC), ids_in_sink(spec))
     how = "started again" if without else "restarted from its checkpoint"
     tell.step(f"{how}, drained: lost {result.lost:,}, doubled {result.duplicated:,}")
     return result

@@ -12,12 +12,13 @@ from fencepost.audit.audit import audit
 from fencepost.audit.compare import Comparison, compare_sink
 from fencepost.audit.findings import Audit
 from fencepost.audit.request import of_pipeline
-from fencepost.demo.processes import Program, program
 from fencepost.demo.step_log import StepLog
-from fencepost.demo.target import PARTITIONS, TOPIC, Progress, ids_in_sink, ids_in_topic
+from fencepost.demo.target import PARTITIONS, TOPIC, Progress
 from fencepost.errors import Unreachable
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.topics import TopicRequest, create_topic
+from fencepost.lab.pipelines.ids import ids_in_sink, ids_in_topic
+from fencepost.lab.programs import Program, program
 from fencepost.local import Stack
 from fencepost.machine.progress import Advance
 from fencepost.model import Outcome
@@ -66,7 +67,7 @@ def kill_and_resume(file: Path, stack: Stack, events: int, tell: StepLog, show: 
         running.wait_for(partial(done.reached, events))
         running.finish()
     tell.step("started once more, and drained")
-    result = compare_sink(ids_in_topic(spec.kafka), ids_in_sink(spec))
+    result = compare_sink(ids_in_topic(spec.kafka, TOPIC), ids_in_sink(spec))
     return Killed(len(KILLED_AT), result, audit(of_pipeline(spec)))
 
 

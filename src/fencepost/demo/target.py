@@ -11,12 +11,11 @@ from typing import Any
 
 from fencepost.errors import Unreachable, Usage
 from fencepost.kafka.client import Cluster
-from fencepost.kafka.topic_reader import read_committed
 from fencepost.kafka.topics import TopicRequest, create_topic, end_offsets
+from fencepost.lab.pipelines.ids import ids_in_sink
 from fencepost.local import Stack
 from fencepost.machine.progress import Advance
 from fencepost.sinks import registry
-from fencepost.sinks.auditing import CanBeAudited, Columns, LandedRecords
 from fencepost.sinks.demo import CanBeShown, Demo
 from fencepost.sinks.kind import require_able
 from fencepost.spec import PipelineSpec, load
@@ -86,20 +85,6 @@ class Progress:
 
     def reached(self, wanted: float) -> bool:
         return self() >= wanted
-
-
-def ids_in_topic(kafka: Mapping[str, str], topic: str = TOPIC) -> list[int]:
-    return [json.loads(record.value() or b"{}")["id"] for record in read_committed(kafka, topic)]
-
-
-def ids_in_sink(spec: PipelineSpec) -> list[int]:
-    """Read by a client that no writer uses, where there is one."""
-    landed = require_able(spec.sink.kind, CanBeAudited, spec.sink.format, "be read").what_landed(
-        spec.job, Columns("id")
-    )
-    if isinstance(landed, LandedRecords):
-        return [id_ for topic in landed.topics for id_ in ids_in_topic(spec.kafka, topic)]
-    return [int(id_) for id_ in landed.rows.arrow().column("id").to_pylist()]
 
 
 def count_in_sink(spec: PipelineSpec) -> int:

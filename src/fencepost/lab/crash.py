@@ -45,6 +45,7 @@ class Visit:
     pid: int
     where: str
     acted: bool  # false where it was not its turn
+    offsets: int = 0  # how many the batch goes over, where that is known
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class CrashPoint:
 
     def __call__(self, step: Step, batch: Batch[Any]) -> None:
         if step == self.step and self.partition in batch.spans:
-            _visit(self.witness, f"{step} of {batch}", self.time, self.deed)
+            offsets = sum(span.end - span.start for span in batch.spans.values())
+            _visit(self.witness, f"{step} of {batch}", self.time, self.deed, offsets)
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,11 @@ def standing(witness: Path) -> bool:
     return any(actor is not None and process.stopped(actor) for actor in actors)
 
 
-def _visit(witness: Path, where: str, time: int, deed: CrashAction) -> None:
+def _visit(witness: Path, where: str, time: int, deed: CrashAction, offsets: int = 0) -> None:
     with witness.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed: two tasks may come at once
         acts = len(visits(witness)) + 1 == time
-        file.write(json.dumps(asdict(Visit(os.getpid(), where, acts))) + "\n")
+        file.write(json.dumps(asdict(Visit(os.getpid(), where, acts, offsets))) + "\n")
         file.flush()
         os.fsync(file.fileno())
     if acts:

@@ -1,4 +1,5 @@
-"""Where the stories happen: a stack of its own with a proxy before every broker, for clients and for replication."""
+"""Where things are broken: a stack of its own, with a proxy before every broker, for clients and for replication, and
+before PostgreSQL. It is gone with the process that opened it, however that ends."""
 
 from __future__ import annotations
 
@@ -12,17 +13,20 @@ from pathlib import Path
 from uuid import uuid4
 
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from psycopg.conninfo import make_conninfo
 
 from fencepost.errors import Unreachable
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.errors import Missing
 from fencepost.kafka.topic_reader import read_in_order
 from fencepost.kafka.topics import TopicDescription, describe_topic
+from fencepost.lab.keeper import keeping
 from fencepost.lab.proxy import Protocol, Proxy
 from fencepost.local import Stack
 from fencepost.local.ports import HOST, choose
 
 PATIENCE = 30.0
+DATABASE = "postgres/SQL"  # what the proxy calls the way to PostgreSQL
 # A client that notices within seconds what real ones notice within a minute.
 QUICK = {
     "reconnect.backoff.ms": "20",
@@ -39,6 +43,7 @@ class Field:
 
     stack: Stack
     proxy: Proxy
+    token: str = ""  # in the environment of every process that is started here
 
     @property
     def kafka(self) -> dict[str, str]:
@@ -49,11 +54,17 @@ class Field:
     def direct(self) -> dict[str, str]:
         return {"bootstrap.servers": self.stack.direct_servers}
 
-    def topic(self, *replicas: list[int], min_in_sync: int = 2) -> str:
+    @property
+    def dsn(self) -> str:
+        """PostgreSQL, through its proxy."""
+        return make_conninfo(self.stack.dsn, port=self.proxy.ports()[DATABASE])
+
+    def topic(self, *replicas: list[int], min_in_sync: int = 2, unclean: bool = False) -> str:
         """A topic whose partitions are led by the first of their replicas, ready to be written to."""
         name = f"story-{uuid4().hex}"
         layout = [list(each) for each in replicas or ([1, 2, 3],)]
-        new = NewTopic(name, len(layout), replica_assignment=layout, config={"min.insync.replicas": str(min_in_sync)})
+        config = {"min.insync.replicas": str(min_in_sync), "unclean.leader.election.enable": str(unclean).lower()}
+        new = NewTopic(name, len(layout), replica_assignment=layout, config=config)
         with Cluster(self.direct) as cluster:
             cluster.tell(lambda: cluster.admin.create_topics([new])[name], f"topic {name}")
         self.await_true(lambda: self.in_sync(name) == [set(each) for each in layout], f"{name} has no leaders")
@@ -91,10 +102,15 @@ class Field:
 
 
 @contextmanager
-def opened() -> Iterator[Field]:
-    """A field of one's own; everything is wiped at the end."""
-    with tempfile.TemporaryDirectory(prefix="fencepost-field-") as folder, Proxy() as proxy:
-        stack = Stack(Path(folder) / "home", quick_timeouts=True)
+def opened(*, quick: bool = True) -> Iterator[Field]:
+    """A field of one's own; everything is wiped at the end. `quick`: brokers with timeouts that are too short for Spark
+    beside them on a small machine."""
+    with (
+        tempfile.TemporaryDirectory(prefix="fencepost-field-") as folder,
+        keeping(Path(folder)) as token,
+        Proxy() as proxy,
+    ):
+        stack = Stack(Path(folder) / "home", quick_timeouts=quick)
         ports = {door: port for door, port in stack.prepare().items() if door[1] in ("CLIENT", "INTERNAL")}
         taken = list(ports.values())
         for (name, listener), port in ports.items():
@@ -102,7 +118,9 @@ def opened() -> Iterator[Field]:
             proxy.listen(door_name(name, listener), (HOST, port), Protocol.KAFKA, port=taken[-1])
             stack.advertise(name, listener, taken[-1])
         try:
-            yield Field(stack.up(), proxy)
+            stack.up()
+            proxy.listen(DATABASE, (HOST, stack.postgres.ports["SQL"]), Protocol.POSTGRES)
+            yield Field(stack, proxy, token)
         finally:
             stack.down(wipe=True)
 

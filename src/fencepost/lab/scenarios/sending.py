@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
+from fencepost.guarantee import Anomaly
 from fencepost.lab.proxy import Action, Api, Direction, Rule
 from fencepost.lab.scenarios.field import Field, door_name
 from fencepost.lab.scenarios.shown import Shown, shown
@@ -60,13 +62,14 @@ def fire_and_forget(field: Field) -> tuple[Shown, Shown]:
         rule = field.proxy.add(Rule(action=Action.DROP, request=Api.PRODUCE, client=sender.client, count=1))
         sender.send(_values())
         sender.flush()
-        field.proxy.wait_done(rule)
+        done = field.proxy.wait_done(rule).done
         sender.send([b"last"])
         sender.flush()
         field.await_true(lambda: b"last" in field.read(sender.topic), "the last record is not there")
         missing = len(set(sender.outcomes()) - set(field.read(sender.topic)))
         sender.close()
-        return shown(setting, sender.outcomes(), field.read(sender.topic), f"never arrived {missing}")
+        told = shown(setting, sender.outcomes(), field.read(sender.topic), f"never arrived {missing}")
+        return told.also(Anomaly.LOST_BEFORE_LOG, missing).hit(done, EVENTS)
 
     return tell("at-most-once, acks=0", "at-most-once"), tell("at-least-once, acks=quorum", "at-least-once")
 
@@ -75,7 +78,7 @@ def leader_dies_before_replication(field: Field) -> tuple[Shown, Shown]:
     weak = Sender(field, field.topic(), "at-least-once", "leader", message_timeout_ms="30000")
     strong = Sender(field, field.topic(), "at-least-once", "quorum", message_timeout_ms="30000")
     rule = field.proxy.add(_fetches("broker-1"))
-    field.proxy.wait_hits(rule, 2)  # both followers are held
+    held = field.proxy.wait_hits(rule, 2).hits  # both followers are
     weak.send(_values())
     weak.flush()
     strong.send(_values())
@@ -94,8 +97,8 @@ def leader_dies_before_replication(field: Field) -> tuple[Shown, Shown]:
     field.stack.wait_in_sync()
     told = f"acked while its leader lived {before}"
     return (
-        shown("at-least-once, acks=leader", weak.outcomes(), field.read(weak.topic)),
-        shown("at-least-once, acks=quorum", strong.outcomes(), field.read(strong.topic), told),
+        shown("at-least-once, acks=leader", weak.outcomes(), field.read(weak.topic)).hit(held, EVENTS),
+        shown("at-least-once, acks=quorum", strong.outcomes(), field.read(strong.topic), told).hit(held, EVENTS),
     )
 
 
@@ -147,9 +150,9 @@ def lost_acknowledgement(field: Field) -> tuple[Shown, Shown]:
         rule = field.proxy.add(_rule(lost, sender.client))
         sender.send(_values())
         sender.flush()
-        field.proxy.wait_done(rule)
+        done = field.proxy.wait_done(rule).done
         sender.close()
-        return shown(setting, sender.outcomes(), field.read(sender.topic))
+        return shown(setting, sender.outcomes(), field.read(sender.topic)).hit(done, EVENTS)
 
     return tell("at-least-once, not idempotent", "at-least-once"), tell("exactly-once, idempotent", "exactly-once")
 
@@ -161,13 +164,14 @@ def first_of_two_is_retried(field: Field) -> tuple[Shown, Shown]:
         sender = Sender(field, field.topic(), guarantee)
         rule = field.proxy.add(_rule(lost, sender.client))
         sender.send(_values())
-        field.proxy.wait_hits(rule)
+        hits = field.proxy.wait_hits(rule).hits
         sender.send(_values(EVENTS))
         sender.flush()
         sender.close()
         numbers = [int(value) for value in field.read(sender.topic) if value != WARM]
-        order = "in order" if numbers == sorted(numbers) else "not in order"
-        return shown(setting, sender.outcomes(), field.read(sender.topic), order)
+        back = sum(later < earlier for earlier, later in pairwise(numbers))
+        told = shown(setting, sender.outcomes(), field.read(sender.topic), "not in order" if back else "in order")
+        return told.also(Anomaly.REORDERED_IN_LOG, back).hit(hits, 2 * EVENTS)
 
     return tell("at-least-once, not idempotent", "at-least-once"), tell("exactly-once, idempotent", "exactly-once")
 

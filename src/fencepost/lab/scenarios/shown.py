@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from fencepost.audit.compare import compare_log
+from fencepost.audit.compare import Comparison, compare_log
+from fencepost.guarantee import Anomaly
 from fencepost.lab.scenarios.field import Field
 from fencepost.model import Outcome
 
@@ -20,6 +22,18 @@ class Shown:
     lost: int
     doubled: int
     notes: tuple[str, ...] = ()  # what else was seen
+    anomalies: Mapping[Anomaly, int] = field(default_factory=dict)
+    sent: int = 0
+    witnessed: int = 0  # how often the fault was seen to fire
+    in_flight: int = 0  # events that were on their way then
+
+    def hit(self, times: int, in_flight: int) -> Shown:
+        """The fault was seen to fire so often, with so many events on their way."""
+        return replace(self, witnessed=times, in_flight=in_flight)
+
+    def also(self, code: Anomaly, count: int) -> Shown:
+        """What no comparison of values shows."""
+        return replace(self, anomalies={**self.anomalies, code: count})
 
     def __str__(self) -> str:
         notes = "".join(f"; {note}" for note in self.notes)
@@ -31,7 +45,16 @@ def shown(setting: str, outcomes: Mapping[bytes, Outcome], log: Iterable[bytes],
     """By comparing every value with what its sender was told."""
     result = compare_log(outcomes, log)
     acked = sum(outcome is Outcome.ACKED for outcome in outcomes.values())
-    return Shown(setting, acked, result.landed, result.lost, result.duplicated, notes)
+    lost, doubled = result.lost, result.duplicated
+    return Shown(setting, acked, result.landed, lost, doubled, notes, counted(result), len(outcomes))
+
+
+def counted(result: Comparison) -> Counter[Anomaly]:
+    """In events: how many too few, or too many, of each kind."""
+    found = Counter[Anomaly]()
+    for finding in result.findings:
+        found[finding.code] += abs(finding.times - finding.expected)
+    return found
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.lab.scenarios import sending, transactions
+from fencepost.lab.scenarios import sending, timeouts, transactions
 from fencepost.lab.scenarios.shown import Story
 
 _TOLD = (
@@ -21,6 +21,9 @@ _TOLD = (
     Story("restarted-producer", "the producer is killed with -9 and run again", transactions.restarted_producer),
     Story("aborted-transaction", "somebody changes their mind half-way", transactions.aborted_transaction),
     Story("zombie", "a producer stalls, is replaced, and wakes up", transactions.zombie),
+    Story("timed-out-send", "the answer to a send comes after the application gave up", timeouts.timed_out_send),
+    Story("transaction-timeout", "a transaction takes longer than it may", timeouts.transaction_timeout),
+    Story("unclean-election", "the replicas in sync die, and a stale one comes back", timeouts.unclean_election),
     Story("late-end", "a repeated EndTxn arrives in the next transaction", transactions.late_end_of_transaction),
 )
 

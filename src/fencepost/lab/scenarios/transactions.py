@@ -40,8 +40,9 @@ def restarted_producer(field: Field) -> tuple[Shown, Shown]:
             source.write_bytes(b"\n".join(_values(0, LINES)))
             command = ["--topic", topic, "--file", str(source), "--journal", str(journal), "--batch", "1000"]
             _kill_when(lambda: journal.exists() and journal.stat().st_size > 300, field, folder, command, *arguments)
+            unsent = LINES - len(set(field.read(topic)))
             _run(field, folder, command, *arguments)
-        return shown(setting, dict.fromkeys(_values(0, LINES), Outcome.ACKED), field.read(topic))
+        return shown(setting, dict.fromkeys(_values(0, LINES), Outcome.ACKED), field.read(topic)).hit(1, unsent)
 
     return (
         tell("idempotent, nothing remembered", "--rate", "10000"),
@@ -107,7 +108,8 @@ def zombie(field: Field) -> tuple[Shown, Shown]:
             except Fenced:
                 notes.append("the zombie was fenced")
         outcomes = dict.fromkeys(_values(0), Outcome.ACKED)
-        return shown(setting, outcomes, field.read(topic), *notes)
+        fired = len(notes) if transactional else 1  # what it was told; nobody tells an idempotent one anything
+        return shown(setting, outcomes, field.read(topic), *notes).hit(fired, EVENTS // 2)
 
     return tell("two idempotent producers", transactional=False), tell("one transactional.id", transactional=True)
 
@@ -151,14 +153,15 @@ def _late_with_a_bare_driver(field: Field) -> Shown:
     driver.begin_transaction()
     _produce(driver, topic, _values(EVENTS))
     field.proxy.release(rule)
-    field.proxy.wait_done(rule)
+    done = field.proxy.wait_done(rule).done
     field.await_true(lambda: len(field.read(topic)) > EVENTS, "the late request did nothing")
     seen = len(field.read(topic)) - EVENTS
     with suppress(KafkaException):  # the broker may say that there is nothing to abort: it is too late
         driver.abort_transaction(PATIENCE)
     outcomes = dict.fromkeys(_values(0), Outcome.ACKED) | dict.fromkeys(_values(EVENTS), Outcome.ABORTED)
     log = field.read(topic)
-    return shown("a reused librdkafka producer", outcomes, log, f"read of the open transaction {seen}")
+    told = shown("a reused librdkafka producer", outcomes, log, f"read of the open transaction {seen}")
+    return told.hit(done, EVENTS)
 
 
 def _produce(driver: Driver, topic: str, values: list[bytes]) -> None:
@@ -179,7 +182,8 @@ def _late_with_ours(field: Field) -> Shown:
             handles |= {value: producer.send(value) for value in _values(EVENTS)}
             producer._ready().drain()
             field.proxy.release(rule)
-            field.proxy.wait_done(rule)
+            done = field.proxy.wait_done(rule).done
             seen = len(field.read(topic)) - EVENTS
             raise _Change
-    return shown("our producer", _outcomes(handles), field.read(topic), f"read of the open transaction {seen}")
+    told = shown("our producer", _outcomes(handles), field.read(topic), f"read of the open transaction {seen}")
+    return told.hit(done, EVENTS)

@@ -1,6 +1,6 @@
-"""What people write today into a sink of this kind, with Spark's own checkpoint. The demo's control.
+"""What people write today into a sink of this kind, with Spark's own checkpoint: the control of the demo and the lab.
 
-`python -m fencepost.demo.naive FILE CHECKPOINT RECORDS` drains the pipeline's topic so, RECORDS a batch.
+`python -m fencepost.lab.pipelines.native FILE CHECKPOINT RECORDS` drains the pipeline's topic so, RECORDS a batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Programs of the demo that are made to die: started as processes of their own, killed with everything they started."""
+"""Programs that are made to die: started as processes of their own, killed or held with everything they started."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,7 @@ from time import monotonic, sleep
 import psutil
 
 from fencepost.errors import Unreachable
+from fencepost.machine import process
 
 PATIENCE = 600.0  # a busy machine takes minutes from one kill to the next
 
@@ -32,6 +34,27 @@ class Program:
                 env={**os.environ, **environment},
             )
         self._log = log
+        self._identity = process.identify(self._process.pid)
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._process.poll()
+
+    def stop_tree(self) -> None:
+        """SIGSTOP to all of it, in effect on return."""
+        held = process.send_all(self._identity, signal.SIGSTOP) if self._identity else []
+        process.until(lambda: all(process.stopped(one) or not process.alive(one) for one in held), PATIENCE)
+
+    def go_on(self) -> None:
+        """SIGCONT to all of it."""
+        if self._identity:
+            process.send_all(self._identity, signal.SIGCONT)
+
+    def ended(self) -> int:
+        """Wait until it has ended by itself, and say how."""
+        self.wait_for(lambda: self.code is not None)
+        return self._process.wait()
 
     def kill_tree(self) -> int:
         """SIGKILL to it, its JVM and every worker, found by parentage. Says how many processes that were."""
@@ -40,9 +63,9 @@ class Program:
             tree = [parent, *parent.children(recursive=True)]
         except psutil.NoSuchProcess:
             tree = []
-        for process in tree:
+        for one in tree:
             try:
-                process.kill()  # psutil compares the start time, so that a reused pid is never hit
+                one.kill()  # psutil compares the start time, so that a reused pid is never hit
             except psutil.NoSuchProcess:
                 continue
         self._process.wait()
@@ -65,7 +88,7 @@ class Program:
         self.wait_for(lambda: self._process.poll() is not None)
         if self._process.returncode != 0:
             last = self._log.read_text(errors="replace").strip().splitlines()[-1:]
-            raise Unreachable(f"a program of the demo ended with {self._process.returncode}: {''.join(last)}")
+            raise Unreachable(f"a program ended with {self._process.returncode}: {''.join(last)}")
 
 
 @contextmanager

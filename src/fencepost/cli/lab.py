@@ -1,0 +1,155 @@
+"""`fencepost lab`."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, note, say
+from fencepost.errors import Usage
+
+if TYPE_CHECKING:
+    from fencepost.lab.session import Played
+
+app = typer.Typer(help="Break real brokers, drivers and databases, and show that the guarantee holds.")
+HomeOption = Annotated[
+    Path, typer.Option("--home", metavar="DIR", envvar="FENCEPOST_LAB_HOME", help="Where runs are kept.")
+]
+HOME = Path("fencepost-lab")
+
+
+@app.command("list")
+def list_(output: FormatOption = OutputFormat.TEXT) -> None:
+    """Show every scenario, and which faults are not played and why.
+
+    Example: fencepost lab list
+    """
+    from fencepost.lab.catalogue import catalogue, scenarios
+
+    known, faults = list(scenarios().values()), catalogue().faults
+    undone = [(one, one.part or faults[one.fault]) for one in catalogue().undone]
+    if output is OutputFormat.JSON:
+        columns = ("name", "fault", "guarantee", "sink", "engine", "seconds", "tells")
+        emit_json(
+            {
+                "scenarios": [{name: getattr(one, name) for name in columns} for one in known],
+                "not_played": [{"fault": one.fault, "what": what, "why": one.why} for one, what in undone],
+            }
+        )
+        return
+    rows = [[one.name, one.fault, one.guarantee, one.sink, one.engine, one.seconds] for one in known]
+    emit_table(["name", "fault", "guarantee", "sink", "engine", "seconds"], rows)
+    say(f"{len(known)} scenarios, about {sum(one.seconds for one in known) // 60} minutes")
+    if undone:
+        say("\nNot played:")
+        for one, what in undone:
+            say(f"  {one.fault} {what}: {one.why}")
+
+
+@app.command()
+def run(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Scenarios, or rows of several.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every scenario.")] = False,
+    fault: Annotated[int | None, typer.Option(help="Every scenario of this fault.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Draw the same again. Default: a new one.")] = None,
+    home: HomeOption = HOME,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Break it, audit every event, and show beside it what happens without the guarantee.
+
+    On a temporary stack of its own, which several scenarios share. Exits with 0 if all hold, with 1 if one is broken,
+    with 5 if one is inconclusive or vacuous.
+    Example: fencepost lab run --fault 7
+    """
+    from fencepost.lab.catalogue import chosen
+    from fencepost.lab.judge import worst
+    from fencepost.lab.session import Session
+
+    if sum((bool(names), everything, fault is not None)) > 1:
+        raise Usage("names, --all and --fault exclude each other", "give one of them")
+    wanted = chosen(names or [], everything=everything, fault=fault)
+    told = say if output is OutputFormat.TEXT else note
+    session = Session(home, told, random.SystemRandom().randrange(2**31) if seed is None else seed)
+    judgements = []
+    for played in session.play(wanted):
+        judgements.append(played.verdict.judgement)
+        if output is OutputFormat.JSON:
+            emit_json(played.as_json())
+        else:
+            _conclude(played)
+    if len(judgements) > 1:
+        told(f"{judgements.count(worst(()).HOLDS)} of {len(judgements)} hold")
+    raise typer.Exit(worst(judgements).exit_code)
+
+
+def _conclude(played: Played) -> None:
+    for name, trial in (("guarded", played.guarded), ("control", played.control)):
+        found = ", ".join(f"{code} {count:,}" for code, count in sorted(trial.anomalies.items()) if count) or "nothing"
+        stopped = f"; stopped with {trial.stopped}" if trial.stopped else ""
+        say(f"  {name} ({trial.setting}): {trial.landed:,} landed of {trial.sent:,}: {found}{stopped}")
+    say(f"{played.scenario.name}: {played.verdict.judgement.upper()} in {played.seconds:.1f} s ({played.folder})")
+    if played.verdict.judgement.exit_code:
+        say(f"  again: {played.command}")
+
+
+@app.command()
+def show(
+    which: Annotated[str, typer.Argument(metavar="RUN", help="The name of a run, a part of it, or `last`.")],
+    home: HomeOption = HOME,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Tell a run again: what happened, in order, and the verdict.
+
+    Example: fencepost lab show last
+    """
+    from fencepost.lab.record import folder_of, history_of, verdict_of
+
+    folder = folder_of(home, which)
+    lines, verdict = list(history_of(folder)), verdict_of(folder)
+    if output is OutputFormat.JSON:
+        emit_json({"run": folder.name, "history": lines, "verdict": verdict})
+    else:
+        say(folder.name)
+        for line in lines:
+            say(f"  {line['at']:6.1f} s  {_of_run(line)}{line['text']}")
+        say(_ended(verdict))
+    raise typer.Exit(0 if verdict else 5)
+
+
+def _of_run(line: dict[str, Any]) -> str:
+    return f"{line['run']}: " if line["run"] else ""
+
+
+def _ended(verdict: dict[str, Any] | None) -> str:
+    if verdict is None:
+        return "it came to no verdict"
+    again = "" if verdict["verdict"] == "holds" else f"\n  again: {verdict['command']}"
+    return f"{verdict['name']}: {verdict['verdict'].upper()}: {verdict['reason']}{again}"
+
+
+@app.command()
+def report(
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Where index.html goes. Default: the folder of the runs."),
+    ] = None,
+    home: HomeOption = HOME,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Write one page about the last run of each scenario: what was broken, and what held.
+
+    Example: fencepost lab report --out report
+    """
+    from fencepost.lab.catalogue import scenarios
+    from fencepost.lab.report.page import last_runs, write_report
+
+    if not last_runs(home):
+        raise Usage(f"there is no run in {home}", "make one: fencepost lab run NAME")
+    path, held = write_report(home, out or home)
+    if output is OutputFormat.JSON:
+        emit_json({"page": path, "green": held, "scenarios": len(scenarios())})
+    else:
+        say(f"{path}: {held} of {len(scenarios())} scenarios hold")

@@ -1,0 +1,1 @@
+"""Pipelines under a fault: as a process of their own, with a gate at which they stand still, die or fail."""

@@ -1,0 +1,150 @@
+"""One trial of a pipeline: its flow, its carriers, what was seen of the fault."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fencepost.errors import Unreachable
+from fencepost.guarantee import Guarantee
+from fencepost.lab.crash import CrashAction, Visit, visits
+from fencepost.lab.keeper import TOKEN
+from fencepost.lab.pipelines.flow import Flow
+from fencepost.lab.pipelines.news import read_news
+from fencepost.lab.pipelines.work import Gate, Work
+from fencepost.lab.programs import Program, program
+from fencepost.lab.record import History
+from fencepost.lab.scenario import Control, Engine, Inject, Recipe, Scenario
+from fencepost.lab.scenarios.field import Field
+
+# Nothing lives long enough here for the slow compiler.
+_SPARK = {
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYSPARK_SUBMIT_ARGS": "--conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell",
+}
+
+
+class Scene:
+    """`weaker`: what is run in place of the declared guarantee; None: what is declared."""
+
+    def __init__(
+        self, field: Field, scenario: Scenario, history: History, *, run: str, weaker: Control | None, seed: int
+    ) -> None:
+        self.field = field
+        self.scenario = scenario
+        self.weaker = weaker
+        self.run = run
+        self.folder = (history.folder / run).resolve()
+        self.folder.mkdir()
+        self._history = history
+        self._started = 0
+        draw = random.Random(seed)  # noqa: S311 (the same for both runs, and every time)
+        self.events = 2 * draw.randrange(150, 200)
+        self._batch = 1 if scenario.engine is Engine.SPARK else draw.randrange(1, 3)
+        self.flow = Flow(field, self.folder, scenario)
+        self.declare()
+        self.witnessed = 0
+        self.in_flight = 0
+        self.witness = ""
+        self.before: list[int] = []  # ids that had to land before the fault, where the run has to stop at it
+        self.stopped = ""
+
+    # -- what is declared
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return (self.weaker and self.weaker.guarantee) or self.scenario.guarantee
+
+    @property
+    def setting(self) -> str:
+        return self.weaker.setting if self.weaker else str(self.scenario.guarantee)
+
+    @property
+    def recipe(self) -> Recipe | None:
+        return self.weaker.recipe if self.weaker else None
+
+    @property
+    def inject(self) -> Inject:
+        found = (self.weaker and self.weaker.inject) or self.scenario.inject
+        assert found is not None  # noqa: S101 (a scenario without one is a story)
+        return found
+
+    def declare(self) -> None:
+        strict = self.weaker is None or self.weaker.fail_on_data_loss
+        self.spec = self.flow.declare(self.guarantee, fail_on_data_loss=strict)
+
+    # -- what is told
+
+    def tell(self, text: str, kind: str = "step", lane: str = "lab", **facts: object) -> None:
+        self._history.tell(text, kind=kind, lane=lane, run=self.run, **facts)
+
+    def seen(self, what: str, in_flight: int) -> None:
+        """The fault has fired, with so many events on their way."""
+        self.witnessed, self.in_flight, self.witness = self.witnessed + 1, in_flight, what
+        self.tell(f"{what}; {in_flight} events on their way", "fault", "driver")
+
+    def produce(self, count: int, bad: int = 0) -> None:
+        first = len(self.flow.sent)
+        self.flow.produce(range(first, first + count), bad)
+        more = f", and {bad} that cannot be read" if bad else ""
+        self.tell(f"{count} events sent, every one acknowledged{more}", "sent", "producer", first=first, count=count)
+
+    # -- carriers
+
+    @property
+    def gated(self) -> Gate:
+        step = self.inject.step
+        assert step is not None  # noqa: S101 (validated: faults at a step have one)
+        action = CrashAction.FAIL if self.inject.do == "fail" else CrashAction.STOP
+        return Gate(step=step, time=self.inject.batch or self._batch, action=action, witness=self.folder / "witness")
+
+    @contextmanager
+    def carrier(self, gate: Gate | None = None) -> Iterator[Program]:
+        """A process that drains the topic; it does not outlive the block."""
+        self._started += 1
+        plain = self.weaker if self.recipe else None
+        if plain and self._started == 1:  # as if it had been there before the first record
+            plain = plain.model_copy(update={"start": "earliest"})
+        work = Work(spec=self.spec, news=self.news, gate=gate, plain=plain)
+        scratch = self.folder / f"scratch-{self._started}"
+        environment = {TOKEN: self.field.token, "TMPDIR": str(scratch), **_SPARK}
+        module = f"fencepost.lab.pipelines.{self.recipe or 'carrier'}"
+        log = self.folder / f"driver-{self._started}.log"
+        words = [work.model_dump_json()]
+        if self.recipe is Recipe.NATIVE:
+            words = [str(self.spec), self.checkpoint.as_uri(), str(self.events)]
+        with program(module, words, log, environment) as running:
+            yield running
+
+    @property
+    def checkpoint(self) -> Path:
+        """Of what people use on Spark; a pipeline's own is thrown away with its run."""
+        return self.folder / "checkpoint"
+
+    @property
+    def news(self) -> Path:
+        return self.folder / f"news-{self._started}.jsonl"
+
+    def acted(self) -> Visit | None:
+        """Who came to the gate, and stood still or failed there."""
+        return next((visit for visit in visits(self.folder / "witness") if visit.acted), None)
+
+    def drain(self, who: str) -> None:
+        """A run from what is stored to the end. One that stops with an error is `stopped`."""
+        with self.carrier() as running:
+            code = running.ended()
+        failed = read_news(self.news, "failed")
+        self.stopped = failed[-1]["error"] if failed else ""
+        if code and not failed:
+            raise Unreachable(f"{who} ended with {code}", f"see {self.folder}")
+        told = f"{who} stopped: {failed[-1]['message']}" if failed else f"{who} has drained the topic"
+        self.tell(told, "ended", "driver", code=code, rows=self.rows_told())
+
+    def rows_told(self) -> int:
+        return sum(one["rows"] for one in read_news(self.news, "batch"))
+
+    def dead(self) -> int:
+        """Dead letters that the carriers told of."""
+        return sum(one["dead"] for path in self.folder.glob("news-*.jsonl") for one in read_news(path, "batch"))

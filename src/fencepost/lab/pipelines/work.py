@@ -1,0 +1,40 @@
+"""What a carrier is told on its command line, and the gate at which it stands still, dies or fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from fencepost.delivery import Observer, nobody
+from fencepost.lab.crash import CrashAction, CrashPoint
+from fencepost.lab.scenario import Control
+from fencepost.model import Step, TopicPartition
+
+PARTITION = 1  # where the gate is
+
+
+class Gate(BaseModel):
+    """A step of one partition, when it is reached for this time."""
+
+    model_config = ConfigDict(frozen=True)
+    step: Step
+    time: int
+    action: CrashAction
+    witness: Path
+
+
+class Work(BaseModel):
+    """Drain the pipeline's topic once."""
+
+    model_config = ConfigDict(frozen=True)
+    spec: Path
+    news: Path  # JSON lines: what it did, and the error that ended it
+    gate: Gate | None = None
+    plain: Control | None = None  # of the plain loop: how it commits, and where it starts
+
+    def observer(self, topic: str) -> Observer:
+        if self.gate is None:
+            return nobody
+        gate, where = self.gate, TopicPartition(topic, PARTITION)
+        return CrashPoint(gate.step, where, gate.action, gate.witness, gate.time)

@@ -1,0 +1,91 @@
+"""The folder of a run: what happened, in order, as JSON lines; logs; what passed the proxies; the verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic, time
+from typing import Any
+from uuid import uuid4
+
+from fencepost.errors import Usage
+from fencepost.machine.plain_json import dumped
+
+HOME = Path("fencepost-lab")
+HISTORY, VERDICT = "history.jsonl", "verdict.json"
+_NAME = re.compile(r"\d{8}-\d{9}-[a-z0-9-]+-[0-9a-f]{4}")
+Say = Callable[[str], None]
+
+
+class History:
+    """One run's, written line by line, so that a run that is killed has one too."""
+
+    def __init__(self, folder: Path, say: Say) -> None:
+        self.folder = folder
+        self._say = say
+        self._start = monotonic()
+
+    @classmethod
+    def begin(cls, home: Path, name: str, say: Say) -> History:
+        """In a new folder, which is only ours to read."""
+        moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S%f")[:-3]
+        folder = home / f"{moment}-{name}-{uuid4().hex[:4]}"
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            (home / ".gitignore").write_text("*\n")
+            folder.mkdir(mode=0o700)
+        except OSError as error:
+            raise Usage(
+                f"{folder} cannot be made: {error.strerror}", "choose another folder with --home DIR"
+            ) from error
+        return cls(folder, say)
+
+    @property
+    def seconds(self) -> float:
+        return monotonic() - self._start
+
+    def tell(self, text: str, *, kind: str = "step", lane: str = "lab", run: str = "", **facts: Any) -> None:
+        """One thing that happened now. Lanes: lab, producer, brokers, driver, sink. Runs: guarded, control."""
+        seconds = self.seconds
+        line = {"at": round(seconds, 3), "time": time(), "kind": kind, "lane": lane, "run": run, "text": text, **facts}
+        with (self.folder / HISTORY).open("a") as file:
+            file.write(dumped(line) + "\n")
+        self._say(f"  {seconds:6.1f} s  {f'{run}: ' if run else ''}{text}")
+
+    def end(self, verdict: dict[str, Any]) -> None:
+        (self.folder / VERDICT).write_text(dumped(verdict) + "\n")
+
+
+def folder_of(home: Path, run: str) -> Path:
+    """The run of this name, or the only one whose name holds it; `last` is the newest. Raises Usage."""
+    known = runs(home)
+    if not known:
+        raise Usage(f"there is no run in {home}", "make one: fencepost lab run NAME")
+    found = known[-1:] if run == "last" else [one for one in known if run in one.name]
+    if len(found) != 1:
+        several = f"{len(found)} runs match {run}" if found else f"there is no run {run} in {home}"
+        raise Usage(several, f"give one of them in full, as in {(found or known)[-1].name}")
+    return found[0]
+
+
+def runs(home: Path) -> list[Path]:
+    """Every run's folder, the oldest first."""
+    return sorted(one for one in home.iterdir() if _NAME.fullmatch(one.name)) if home.is_dir() else []
+
+
+def history_of(folder: Path) -> Iterator[dict[str, Any]]:
+    """What happened, in order; a line that was cut by a kill is left out."""
+    path = folder / HISTORY
+    for line in path.read_text(errors="replace").splitlines(keepends=True) if path.exists() else ():
+        if line.endswith("\n"):
+            yield json.loads(line)
+
+
+def verdict_of(folder: Path) -> dict[str, Any] | None:
+    """None where the run never came to one."""
+    path = folder / VERDICT
+    found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    return found

@@ -1,0 +1,1 @@
+"""The lab's report: one page that needs nothing else, no script either."""

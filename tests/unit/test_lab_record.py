@@ -1,0 +1,159 @@
+"""A run's folder: written line by line, found by its name, told again; and the page about the last runs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html import escape
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+
+from fencepost.errors import Usage
+from fencepost.lab.catalogue import catalogue, scenarios
+from fencepost.lab.record import HISTORY, History, folder_of, history_of, runs, verdict_of
+from fencepost.lab.report.page import last_runs, write_report
+from support.commands import here
+
+NAME = "dies-after-the-write-postgres-python-eo"
+TRIAL: dict[str, Any] = {
+    "setting": "exactly-once",
+    "sent": 100,
+    "landed": 100,
+    "lost": 0,
+    "duplicated": 0,
+    "anomalies": {},
+    "witness": {"fired": 1, "in_flight": 50, "what": "written"},
+}
+
+
+def verdict(judgement: str = "holds", name: str = NAME, **other: Any) -> dict[str, Any]:
+    weaker = {**TRIAL, "setting": "at-least-once", "duplicated": 50, "anomalies": {"D2": 50}}
+    told = {"name": name, "verdict": judgement, "reason": "clean", "tells": "it dies", "guarantee": "exactly-once"}
+    more = {"guarded": TRIAL, "control": weaker, "command": f"fencepost lab run {name} --seed 1", "seed": 1}
+    return {**told, **more, **other}
+
+
+def made(home: Path, told: dict[str, Any] | None = None, said: str = "it was killed") -> Path:
+    history = History.begin(home, NAME, lambda _line: None)
+    history.tell("100 events sent", kind="sent", lane="producer", run="guarded")
+    history.tell(said, kind="fault", lane="driver", run="guarded")
+    history.tell("drained", kind="heal", lane="driver", run="guarded")
+    history.tell("90 landed", kind="counted", lane="sink", run="guarded", lost=[1, 2], doubled=[3])
+    if told:
+        history.end(told)
+    return history.folder
+
+
+def test_what_happened_is_told_in_order(tmp_path: Path) -> None:
+    said: list[str] = []
+    history = History.begin(tmp_path, NAME, said.append)
+    history.tell("first", run="guarded")
+    history.tell("second")
+    assert [line["text"] for line in history_of(history.folder)] == ["first", "second"]
+    assert said[0].endswith("guarded: first")
+    assert history.folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_line_that_a_kill_has_cut_is_left_out(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    with (folder / HISTORY).open("a") as file:
+        file.write('{"at": 3, "te')
+    assert len(list(history_of(folder))) == 4
+    assert verdict_of(folder) is None
+
+
+def test_runs_are_found_by_a_part_of_their_name_or_as_the_last(tmp_path: Path) -> None:
+    folder = made(tmp_path, verdict())
+    (tmp_path / "something-else").mkdir()
+    assert runs(tmp_path) == [folder]
+    assert folder_of(tmp_path, "last") == folder_of(tmp_path, "dies-after") == folder
+    for wrong in ("nothing", "../etc"):
+        with pytest.raises(Usage, match="no run"):
+            folder_of(tmp_path, wrong)
+    with pytest.raises(Usage, match="lab run NAME"):
+        folder_of(tmp_path / "nowhere", "last")
+
+
+def test_the_page_shows_the_last_run_of_each_scenario(tmp_path: Path) -> None:
+    made(tmp_path, verdict("broken"))
+    sleep(0.002)  # names have milliseconds
+    second = made(tmp_path, verdict())
+    sleep(0.002)
+    made(tmp_path)  # which never came to a verdict
+    assert last_runs(tmp_path)[NAME][0] == second
+    path, held = write_report(tmp_path, tmp_path / "out")
+    page = path.read_text()
+    assert held == 1
+    assert f'id="{NAME}"' in page
+    assert f"1 of {len(scenarios())} scenarios hold" in page
+    assert all(escape(catalogue().faults[scenario.fault]) in page for scenario in scenarios().values())
+
+
+def test_the_page_needs_nothing_else_and_its_policy_allows_nothing_else(tmp_path: Path) -> None:
+    made(tmp_path, verdict())
+    path, _ = write_report(tmp_path, tmp_path)
+    page = path.read_text()
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'" in page
+    assert not re.search(r"<script|<link|<img|https?://|\sstyle=|\son\w+=", page)
+    assert "prefers-color-scheme: dark" in style
+
+
+def test_nothing_of_a_run_is_taken_for_markup(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>\"'&\x1b[31m"
+    told = verdict(reason=evil, tells=evil, guarded={**TRIAL, "setting": evil}, command=evil)
+    made(tmp_path, told, said=evil)
+    path, _ = write_report(tmp_path, tmp_path)
+    page = path.read_text()
+    assert "<script" not in page
+    assert "\x1b" not in page
+
+
+def test_a_file_of_somebody_else_is_not_written_over(tmp_path: Path) -> None:
+    made(tmp_path, verdict())
+    (tmp_path / "index.html").write_text("mine")
+    with pytest.raises(Usage, match="not changed"):
+        write_report(tmp_path, tmp_path)
+    assert (tmp_path / "index.html").read_text() == "mine"
+
+
+def test_list_says_what_is_played_and_what_is_not() -> None:
+    told = here("lab", "list", "--format", "json").json
+    assert [one["name"] for one in told["scenarios"]] == list(scenarios())
+    assert {one["fault"] for one in told["not_played"]} >= {27, 28}
+    assert all(one["why"] and one["what"] for one in told["not_played"])
+    shown = here("lab", "list")
+    assert shown.code == 0
+    assert NAME in shown.out
+
+
+@pytest.mark.parametrize(
+    "words", [["nothing"], [], ["--all", "--fault", "7"], [NAME, "--all"], ["--fault", "23"], ["--seed", "-1", NAME]]
+)
+def test_a_run_of_nothing_is_refused_before_anything_starts(tmp_path: Path, words: list[str]) -> None:
+    ended = here("lab", "run", *words, "--home", tmp_path / "lab")
+    assert ended.code == 2
+    assert ended.complaint
+    assert not (tmp_path / "lab").exists()
+
+
+def test_show_tells_a_run_again_and_ends_with_5_where_it_came_to_no_verdict(tmp_path: Path) -> None:
+    made(tmp_path, verdict("broken"))
+    shown = here("lab", "show", "last", "--home", tmp_path)
+    assert (shown.code, "again: fencepost lab run" in shown.out) == (0, True)
+    assert here("lab", "report", "--home", tmp_path).code == 0
+    other = tmp_path / "other"
+    made(other)
+    assert here("lab", "show", "last", "--home", other).code == 5
+    assert here("lab", "report", "--home", other).code == 2
+
+
+def test_the_verdict_can_be_read_by_every_parser(tmp_path: Path) -> None:
+    folder = made(tmp_path, verdict(reason="\ud800"))
+    assert json.loads((folder / "verdict.json").read_text())["name"] == NAME
