@@ -37,7 +37,7 @@ ALLOWED = {
     # upsert and dedupe: the transform is run again, as both engines run it
     "audit": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "machine"},
     # the face of all that is above: nothing but the command line imports it
-    "web": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "admin", "audit", "machine"},
+    "web": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "admin", "audit", "lab", "machine"},
     "local": {"errors", "machine"},
     "lab": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "run", "audit", "machine", "local"},
     "demo": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "audit", "machine", "local", "lab"},

@@ -43,7 +43,7 @@ def topic(topics: Topics, stack: Stack) -> str:
 def test_every_page_fits_and_complains_of_nothing(
     running: Browser, address: str, topic: str, width: int, theme: str
 ) -> None:
-    paths = ["/", "/pipelines", "/topics", "/groups", "/transactions", "/events", f"/topics/{topic}",
+    paths = ["/", "/pipelines", "/topics", "/groups", "/transactions", "/events", "/lab", f"/topics/{topic}",
              f"/topics/{topic}/messages", f"/topics/{topic}/records/0/1", "/topics?q=no-such-topic"]  # fmt: skip
     with page_of(running, address, width, theme) as (page, complaints):
         for path in paths:

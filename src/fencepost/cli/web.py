@@ -62,6 +62,10 @@ def web(  # noqa: PLR0913 (each is an option of the command)
             help="A pipeline's file: an event's way then shows its row, or why it is a dead letter. May be repeated.",
         ),
     ] = None,
+    lab: Annotated[
+        Path,
+        typer.Option("--lab", metavar="DIR", envvar="FENCEPOST_LAB_HOME", help="The runs of `fencepost lab`."),
+    ] = Path("fencepost-lab"),
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Serve a page to look at brokers, topics, messages, groups, transactions and pipelines, until Ctrl-C.
@@ -83,6 +87,7 @@ def web(  # noqa: PLR0913 (each is an option of the command)
         dsn or _ledger(connection),
         tuple(journal or ()),
         _declared(spec or (), connection),
+        lab,
     )
 
     def ready(address: str) -> None:

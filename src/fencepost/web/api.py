@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from fencepost.machine.plain_json import dumped
-from fencepost.web.pages import events, groups, messages, overview, pipelines, topics, transactions
+from fencepost.web.pages import events, groups, lab, messages, overview, pipelines, topics, transactions
 from fencepost.web.state import State
 
 JSON = "application/json"
@@ -111,6 +111,16 @@ def add_api(app: FastAPI, state: State) -> None:
         """One event's way: the journal, the log, and what each pipeline made of it."""
         del q, topic, by  # they are read where the page reads them
         return told(events.events_facts(state, dict(request.query_params)))
+
+    @app.get("/api/lab", tags=["lab"])
+    def _lab() -> Response:
+        """The lab's runs on this machine, the newest first, each with its verdict."""
+        return told(lab.lab_facts(state))
+
+    @app.get("/api/lab/run", tags=["lab"])
+    def _lab_run(name: str) -> Response:
+        """One run: its verdict, and what happened, in order."""
+        return told(lab.lab_run_facts(state, name))
 
     @app.get("/api/transactions", tags=["transactions"])
     def _transactions() -> Response:

@@ -22,7 +22,7 @@ from fencepost.web import rendering
 from fencepost.web.api import JSON, LARGEST, add_api
 from fencepost.web.background import Background, Chore
 from fencepost.web.live import Streams
-from fencepost.web.pages import events, groups, messages, overview, pipelines, topics, transactions
+from fencepost.web.pages import events, groups, lab, messages, overview, pipelines, topics, transactions
 from fencepost.web.pages.page import PLACES, Shown
 from fencepost.web.safety import Guard, Safety
 from fencepost.web.state import SEARCH, State
@@ -128,6 +128,8 @@ def _pages(app: FastAPI, web: Web) -> None:
         "/pipelines": partial(pipelines.pipelines, state),
         "/pipeline": partial(pipelines.pipeline, state),
         "/events": partial(events.events, state),
+        "/lab": partial(lab.lab, state),
+        "/lab/run": partial(lab.lab_run, state),
         "/transactions": partial(transactions.transactions, state),
         "/transaction": partial(transactions.transaction, state),
     }

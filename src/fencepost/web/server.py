@@ -33,6 +33,7 @@ class Serving:
     ledger: str | None = field(default=None, repr=False)  # a connection string; may hold a password
     journals: tuple[Path, ...] = ()
     specs: tuple[PipelineSpec, ...] = field(default=(), repr=False)  # their options may hold passwords
+    lab: Path | None = None
 
     def __post_init__(self) -> None:
         """Raises Usage for a host that others can reach, without a password."""
@@ -81,12 +82,14 @@ def serve(kafka: Mapping[str, str], serving: Serving, ready: Callable[[str], Non
         from fencepost.web.app import application
         from fencepost.web.history import History
         from fencepost.web.live import Streams
-        from fencepost.web.state import Connections, State
+        from fencepost.web.state import Beside, Connections, State
     except ModuleNotFoundError as error:
         raise Usage(f"the page needs {error.name}", "pip install 'fencepost[web]'") from error
     streams = Streams()
     history = History(cache.folder() / "web" / "history.sqlite")
-    state = State(Connections(kafka), Answers(), history, serving.ledger, serving.journals, serving.specs)
+    state = State(
+        Connections(kafka), Answers(), history, Beside(serving.ledger, serving.journals, serving.specs, serving.lab)
+    )
     app = application(state, serving.safety, streams)
     listening = _listening(serving.host, serving.port)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -44,6 +44,7 @@ from fencepost.sinks.knowing import CommitsOver, KnownPipeline, TimedCommit
 from fencepost.spec import PipelineSpec
 from fencepost.web.answers import Answer, Answers
 from fencepost.web.history import History, Pace
+from fencepost.web.lab_runs import LabRun, read_runs
 
 T = TypeVar("T")
 _NEWEST = 100  # offsets of each partition
@@ -119,26 +120,30 @@ class Gaps:
     offsets: Mapping[TopicPartition, int]  # from the last stable offset to the end
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What is shown beside the cluster."""
+
+    ledger: str | None = field(default=None, repr=False)  # where pipelines keep positions, in its store's own words
+    journals: Sequence[Path] = ()  # of producers
+    specs: Sequence[PipelineSpec] = field(default=(), repr=False)  # whose rows and dead letters can be looked up
+    lab: Path | None = None  # where its runs are kept
+
+
 class State:
     """Asked by any number of threads."""
 
     def __init__(
-        self,
-        connections: Connections,
-        answers: Answers,
-        history: History | None = None,
-        ledger: str | None = None,
-        journals: Sequence[Path] = (),
-        specs: Sequence[PipelineSpec] = (),
+        self, connections: Connections, answers: Answers, history: History | None = None, beside: Beside | None = None
     ) -> None:
-        """`ledger`: how the store is reached in which pipelines keep their positions, in its own words; `journals`: of
-        producers; `specs`: pipelines whose rows and dead letters can be looked up."""
+        beside = beside or Beside()
         self.connections = connections
         self.answers = answers
         self.history = history or History(None)
-        self.journals = journals
-        self.specs = {spec.name: spec for spec in specs}
-        self._ledger = ledger
+        self.journals = beside.journals
+        self.specs = {spec.name: spec for spec in beside.specs}
+        self._ledger = beside.ledger
+        self._lab = beside.lab
         self._counts = Counts()
 
     def layout(self) -> Answer[Layout]:
@@ -198,6 +203,10 @@ class State:
     def journal(self) -> Journal:
         """What producers noted, in the journals that were named. Raises Usage for one that is none."""
         return self.answers.get("journal", lambda: read_journals(self.journals), LOOK).require()
+
+    def lab_runs(self) -> list[LabRun]:
+        """The newest first. Raises Usage where the folder cannot be read."""
+        return self.answers.get("lab", lambda: read_runs(self._lab), GLANCE).require()
 
     def place(self, at: TopicPartition, offset: int, kept: int) -> LogEntry | None:
         kafka = self.connections.kafka

@@ -13,7 +13,7 @@ from fencepost.audit.page import escape
 from fencepost.errors import Usage
 from fencepost.lab.catalogue import catalogue, scenarios
 from fencepost.lab.record import history_of, runs, verdict_of
-from fencepost.lab.report.timeline import picture
+from fencepost.lab.report.timeline import picture_of
 from fencepost.lab.scenario import SHORT, Engine, Scenario
 from fencepost.machine.counting import count
 
@@ -122,7 +122,7 @@ def _run(folder: Path, verdict: Mapping[str, Any]) -> str:
     name, judgement = escape(verdict["name"]), escape(verdict["verdict"])
     lines = list(history_of(folder))
     pictures = "".join(
-        f"<h3>{run}: {escape(verdict[run]['setting'])}</h3>{_picture(_where(folder, verdict[run]), run)}"
+        f"<h3>{run}: {escape(verdict[run]['setting'])}</h3>{picture_of(folder, verdict, run)}"
         for run in ("guarded", "control")
     )
     return (
@@ -132,19 +132,6 @@ def _run(folder: Path, verdict: Mapping[str, Any]) -> str:
         f'{_counts(verdict)}{pictures}<h3>What happened</h3><ol class="story">{"".join(map(_line, lines))}</ol>'
         f"<p>Again: <code>{escape(verdict['command'])}</code></p></section>\n"
     )
-
-
-def _where(folder: Path, trial: Mapping[str, Any]) -> Path:
-    """A control may have been played in another run; where that is gone, nothing is drawn."""
-    return folder.parent / str(trial.get("run") or folder.name)
-
-
-def _picture(folder: Path, run: str) -> str:
-    from fencepost.lab.pipelines.news import read_news
-
-    lines = history_of(folder)
-    batches = [one for path in sorted((folder / run).glob("news-*.jsonl")) for one in read_news(path, "batch")]
-    return picture([line for line in lines if line["run"] == run and "time" in line], batches)
 
 
 def _counts(verdict: Mapping[str, Any]) -> str:

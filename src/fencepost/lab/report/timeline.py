@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from fencepost.audit.page import escape
+from fencepost.lab.pipelines.news import read_news
+from fencepost.lab.record import history_of
 
 LANES = ("producer", "brokers", "driver", "sink")
 _LEFT, _WIDTH, _HEIGHT, _TOP = 78, 900, 26, 18
 _MARKS = ("fault", "heal", "ended", "trouble", "counted")
+
+
+def picture_of(folder: Path, verdict: Mapping[str, Any], run: str) -> str:
+    """Of the guarded run, or of the control, which may have been played in another one; nothing where that is gone."""
+    where = folder.parent / Path(str(verdict[run].get("run") or folder.name)).name
+    batches = [one for path in sorted((where / run).glob("news-*.jsonl")) for one in read_news(path, "batch")]
+    return picture([line for line in history_of(where) if line["run"] == run and "time" in line], batches)
 
 
 def picture(lines: Sequence[Mapping[str, Any]], batches: Iterable[Mapping[str, Any]]) -> str:

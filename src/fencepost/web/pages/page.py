@@ -37,4 +37,5 @@ PLACES = (
     Place("/groups", "Groups", "c"),
     Place("/transactions", "Transactions", "x"),
     Place("/events", "Events", "e"),
+    Place("/lab", "Lab", "l"),
 )
