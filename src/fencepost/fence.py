@@ -8,13 +8,13 @@ forgot what it had committed, in a failover for example.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from fencepost.errors import Fenced, Rewound, TopicRecreated
-from fencepost.model import Batch, Tenure, TopicPartition
+from fencepost.errors import CheckpointMismatch, Fenced, Rewound, TopicRecreated
+from fencepost.model import Batch, StreamBatch, StreamStep, Tenure, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,26 @@ def landed(stored: Stored, batch: Batch[Any]) -> bool:
     where = ", ".join(f"{partition} at {position}" for partition, position in sorted(held.items()))
     before = all(held[partition] <= span.start for partition, span in batch.spans.items())
     raise (Rewound if before else Fenced)(f"{batch}: the stored positions are {where}")
+
+
+def step_landed(stored: Stored, held: StreamBatch | None, batch: Batch[Any], step: StreamStep) -> bool:
+    """The same of a batch of a stream that keeps state. `held`: the last of its batches that landed.
+
+    Its number decides: a batch without records emits rows, too, and begins where it ends. Raises CheckpointMismatch
+    where it is neither that one nor the next.
+    """
+    require_own(stored, replace(batch.tenure, positions=dict.fromkeys(batch.spans, 0)))
+    if held == step.after:
+        return True
+    if held is None or (held.query == step.before.query and held.number < step.before.number):
+        raise Rewound(f"{batch}: the last one that landed is {held.number if held else 'none'}")
+    moved = landed(stored, batch) and any(span.start < span.end for span in batch.spans.values())
+    if moved or held != step.before:
+        raise CheckpointMismatch(
+            f"{batch} of stream {step.after.query} follows batch {step.before.number}, and the last one that landed is "
+            f"{held.number} of stream {held.query}"
+        )
+    return False
 
 
 def require_start(stored: Stored, batch: Batch[Any]) -> None:

@@ -65,21 +65,50 @@ class Tenure:
 
 
 @dataclass(frozen=True)
+class StreamBatch:
+    """A batch of a stream that keeps state: what a ledger keeps of the last one that landed."""
+
+    query: str  # Spark's id of the stream, which its checkpoint holds
+    number: int
+    offsets: str  # where each of its sources stood at its end: JSON, as in Spark's log
+    watermark: int  # of event time, in milliseconds: what was behind it came too late for this batch
+    next_watermark: int  # for the batch after it
+    checkpoint: str  # the name of the folder of the owner who landed it
+
+
+@dataclass(frozen=True)
+class StreamStep:
+    """From the last batch of a stream that landed to the next one: it moves with the positions."""
+
+    before: StreamBatch
+    after: StreamBatch
+
+
+@dataclass(frozen=True)
 class Batch(Generic[R_co]):
     """What is written and advanced together: spans, the rows that came of them, and whose term it is."""
 
-    spans: Mapping[TopicPartition, Span]  # exactly one for the direct path
+    spans: Mapping[TopicPartition, Span]  # exactly one for the direct path; all partitions where a step is given
     rows: R_co
     tenure: Tenure
+    step: StreamStep | None = None  # of a stream that keeps state: its number decides, because spans may be empty
 
     def only_span(self) -> tuple[TopicPartition, Span]:
         """The one span of a batch that goes through the direct path."""
         ((partition, span),) = self.spans.items()
         return partition, span
 
+    @property
+    def noted(self) -> Mapping[TopicPartition, Span]:
+        """All spans; of a stream that keeps state those that hold records, or else the first: its rows need a place."""
+        if self.step is None:
+            return self.spans
+        holding = {at: span for at, span in self.spans.items() if span.start < span.end}
+        return holding or {at: self.spans[at] for at in sorted(self.spans)[:1]}
+
     def __str__(self) -> str:
         spans = ", ".join(f"{partition} {span}" for partition, span in sorted(self.spans.items()))
-        return f"{self.tenure.pipeline}: {spans}"
+        return f"{self.tenure.pipeline}: {spans}{f', batch {self.step.after.number}' if self.step else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A run in a process of its own: `pipeline_process.py SPEC [--once] [--crash STEP PARTITION DEED WITNESS]`.
+"""A run in a process of its own: `pipeline_process.py SPEC [--once] [--crash STEP PARTITION DEED WITNESS] [--time N]`.
 
 Its news are JSON lines; it ends with the error's exit code, as `fencepost run` does.
 """
@@ -24,14 +24,14 @@ def main() -> int:
     parser.add_argument("spec", type=Path)
     parser.add_argument("--once", action="store_true")
     parser.add_argument("--crash", nargs=4, metavar=("STEP", "PARTITION", "DEED", "WITNESS"))
+    parser.add_argument("--time", type=int, default=1, help="that the step is reached")
     words = parser.parse_args()
     spec = load(words.spec)
     see: Observer = nobody
     if words.crash:
         step, partition, deed, witness = words.crash
-        see = CrashPoint(
-            Step(step), TopicPartition(spec.source.origins[-1], int(partition)), CrashAction(deed), Path(witness)
-        )
+        place = TopicPartition(spec.source.origins[-1], int(partition))
+        see = CrashPoint(Step(step), place, CrashAction(deed), Path(witness), words.time)
     try:
         Pipeline(spec, listen=RunOutput(as_json=True), see=see).run(once=words.once)
     except FencepostError as error:

@@ -19,7 +19,7 @@ from fencepost.rules.findings import Finding, require
 from fencepost.rules.reader import reader_findings
 from fencepost.rules.sinks import WritePath, choose_path, merge_findings, require_key, require_letters, sink_findings
 from fencepost.rules.topics import loop_findings, topic_findings
-from fencepost.sinks.kind import KeepsDeadLetters, MakesFiles, require_able
+from fencepost.sinks.kind import KEEP_STREAMS, KeepsDeadLetters, KeepsStreams, MakesFiles, require_able
 from fencepost.spec import EngineName, PipelineSpec
 
 READER_WHY = {
@@ -53,6 +53,10 @@ WHOLE_WHY = {
     "compared, under its owner's token",
 }
 WHYS = {WritePath.DIRECT: READER_WHY, WritePath.STAGED: STAGED_WHY, WritePath.WHOLE: WHOLE_WHY}
+STATE_WHY = (
+    "its rows are staged, and the driver moves them into the table with all positions and the number of the batch; who "
+    "takes over goes on from the state of the last one that landed"
+)
 OWN_EFFECTS = (
     "your function runs again after a crash or an error: what it returns is covered, what it does elsewhere (a call, "
     "a file, another database) is not"
@@ -115,6 +119,8 @@ def plan_pipeline(spec: PipelineSpec, offline: bool, again: bool = False) -> Pla
     require(spec.guarantee, [*sink_findings(capabilities), *merge_findings(merge, seen.provenance)])
     if spec.brake is not None:
         require_letters(capabilities, seen.provenance, spec.dead_letters.topic)
+    if spec.checkpoint is not None:
+        require_able(spec.sink.kind, KeepsStreams, spec.sink.format, KEEP_STREAMS)
     path = choose_path(capabilities, seen.wide_node)
     plan = Plan(
         pipeline=spec.name,
@@ -133,6 +139,8 @@ def plan_pipeline(spec: PipelineSpec, offline: bool, again: bool = False) -> Pla
 
 
 def _path_why(spec: PipelineSpec, path: WritePath, node: str | None) -> str:
+    if spec.checkpoint is not None:
+        return f"{node} keeps state from batch to batch, in {spec.checkpoint}: {STATE_WHY}"
     match path:
         case WritePath.DIRECT:
             return DIRECT_WHY[spec.engine]

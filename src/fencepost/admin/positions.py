@@ -72,6 +72,11 @@ def propose(spec: PipelineSpec, to: Start, topic: str | None = None, complete: b
 
     Raises Usage for a topic that is not the pipeline's, and for offsets that it does not hold.
     """
+    if spec.checkpoint is not None:
+        raise Usage(
+            f"pipeline {spec.name!r} keeps state, which belongs to the positions where they are",
+            "to begin elsewhere, give another name and an empty table in the file: docs/state.md says how",
+        )
     topics = [spec.source.one(topic)] if topic else list(spec.source.origins)
     found = stored_state(spec)
     named = by_place(to, topics) if isinstance(to, Mapping) else None

@@ -116,7 +116,7 @@ def require_stateless(operator: str | None) -> None:
         raise Usage(
             f"the transform keeps state over time ({operator}), but it is applied to each batch alone: it would "
             "silently mean each batch instead of the stream",
-            "remove watermarks and event-time windows: group within a batch, or in the database",
+            "give a folder for the state (checkpoint: PATH), or group within a batch, or in the database",
         )
 
 

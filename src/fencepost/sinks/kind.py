@@ -18,7 +18,7 @@ from fencepost.delivery import AtomicSink
 from fencepost.errors import Usage
 from fencepost.fence import Stored
 from fencepost.guarantee import Guarantee
-from fencepost.model import Landed, Span, Tenure, TopicPartition
+from fencepost.model import Landed, Span, StreamBatch, Tenure, TopicPartition
 from fencepost.rules.sinks import Capabilities
 from fencepost.sinks.options import SinkOptions
 
@@ -42,6 +42,7 @@ class SinkJob:
     dead_letters: bool = False  # bad records are kept beside the target
     letter_topic: str | None = None  # where, if that is a topic
     shared: bool = False  # several processes own parts of the pipeline at once, as a consumer group's members do
+    streams: bool = False  # it keeps state: the last batch of its stream is kept beside the positions
     most_bad: int = 100  # records that are named at once: as many as may be dead letters
 
 
@@ -198,6 +199,23 @@ class TakesFramesWithLetters(TakesFrames, Protocol):
 
     def with_letters(self, store: Any, letters: Mapping[TopicPartition, pa.RecordBatch]) -> None:
         """The next batch that this store will be given comes with these, by partition; none: with no letters."""
+
+
+KEEP_STREAMS = "keep the last batch of a stream with state beside the positions (checkpoint)"
+
+
+@runtime_checkable
+class KeepsStreams(Protocol):
+    """Takes batches of a stream that keeps state: the number of the last one moves with the positions."""
+
+    def last_batch(self, store: Any, pipeline: str) -> StreamBatch | None:
+        """The last one that landed, in an open store of its own; None: none has."""
+
+    def begin_stream(self, store: Any, tenure: Tenure, first: StreamBatch) -> None:
+        """`first` is the last one from now on: it stands for none. May be repeated until one has landed."""
+
+    def require_no_rows(self, store: Any, pipeline: str) -> None:
+        """Raises PositionLost where the target holds some: a state that begins empty would not know them."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from fencepost.spec.parts import (
     SinkSpec,
     SourceSpec,
     TransformSpec,
+    WatermarkSpec,
 )
 
 FILE_NAME = "fencepost.yml"
@@ -284,6 +285,7 @@ def _keys_beside(path: Sequence[Any], format_: str) -> list[str]:
         "sink": [SinkSpec],
         "options": [registry.kind(format_).options] if format_ else [],
         "batch": [BatchSpec],
+        "watermark": [WatermarkSpec],
         "dead_letters": [DeadLetterSpec],
     }
     models = parts.get(path[-2], [PipelineSpec]) if len(path) > 1 else [PipelineSpec]

@@ -120,12 +120,39 @@ class SourceSpec(_Part):
         return meant
 
 
+class OutputMode(StrEnum):
+    """When a stream that keeps state gives a row of a group: as Spark has it."""
+
+    APPEND = "append"  # once, when the watermark says that nothing will be added to it
+    UPDATE = "update"  # whenever it has changed
+
+
+def _output_mode(given: object) -> object:
+    if given == "complete":
+        raise PydanticCustomError(
+            "output_mode",
+            "complete would write the whole table in every batch: use update, into a sink with mode: upsert",
+        )
+    return given
+
+
+class WatermarkSpec(_Part):
+    """How late an event may come, by its own time."""
+
+    column: str = Field(description="of the events: a timestamp")
+    delay: str = Field(description="as Spark has it: 10 minutes")
+
+
 class TransformSpec(_Part):
     """What happens to the events on the way; exactly one of the three."""
 
     sql: str | None = Field(None, description="a query over the view `events`")
     spark: str | None = Field(None, description="module:function or file.py:function, DataFrame to DataFrame")
     arrow: str | None = Field(None, description="module:function or file.py:function, RecordBatch to RecordBatch")
+    watermark: WatermarkSpec | None = Field(None, description="with checkpoint: of the events, before sql or spark")
+    output_mode: Annotated[OutputMode, BeforeValidator(_output_mode)] | None = Field(
+        None, description="with checkpoint: append, which is the default, or update"
+    )
 
     @model_validator(mode="after")
     def _just_one(self) -> TransformSpec:
@@ -189,6 +216,16 @@ class DeadLetterSpec(_Part):
     max_share: Share | None = None  # absent: all but one may be bad
 
 
+def _checkpoint(path: str) -> str:
+    plain = path.removeprefix("file://")
+    if not plain.strip() or "://" in plain or "\0" in plain:
+        raise PydanticCustomError(
+            "checkpoint",
+            "it must be a path: a takeover links and renames its files, which an object store cannot do",
+        )
+    return plain
+
+
 _PLAIN_VALUES: dict[str, Any] = {"additionalProperties": {"type": ["string", "number", "boolean"]}}  # as written
 
 
@@ -205,6 +242,9 @@ class PipelineSpec(_Part):
     on_error: OnError = OnError.STOP
     dead_letters: DeadLetterSpec = Field(DeadLetterSpec(), description="with on_error: dead_letter")
     batch: BatchSpec = BatchSpec()
+    checkpoint: Annotated[str, AfterValidator(_checkpoint)] | None = Field(
+        None, description="a folder for the state of a transform that keeps some: windows, dropDuplicates, joins"
+    )
     spark: dict[str, str] = Field(default_factory=dict, repr=False, json_schema_extra=_PLAIN_VALUES)
     folder: str = Field(".", exclude=True, description="what the names of files are relative to")
 
@@ -234,6 +274,31 @@ class PipelineSpec(_Part):
             )
         return self
 
+    @model_validator(mode="after")
+    def _state_where_it_can_be_kept(self) -> PipelineSpec:
+        transform = self.transform
+        if self.checkpoint is None:
+            for name in ("watermark", "output_mode"):
+                if transform is not None and getattr(transform, name) is not None:
+                    raise PydanticCustomError("transform", f"transform.{name} goes with checkpoint: it means a stream")
+            return self
+        if self.engine is not EngineName.SPARK:
+            raise PydanticCustomError("checkpoint", "checkpoint goes with engine: spark, which keeps the state")
+        if transform is None or transform.arrow is not None:
+            raise PydanticCustomError("checkpoint", "checkpoint goes with transform.sql or transform.spark")
+        if self.on_error is not OnError.STOP:
+            raise PydanticCustomError(
+                "checkpoint", "checkpoint goes with on_error: stop: the state cannot leave out a record afterwards"
+            )
+        if not self.source.fail_on_data_loss:
+            raise PydanticCustomError("checkpoint", "failOnDataLoss: false skips records that the state is to hold")
+        return self
+
+    @property
+    def output_mode(self) -> OutputMode:
+        """Of a stream that keeps state."""
+        return (self.transform.output_mode if self.transform else None) or OutputMode.APPEND
+
     @property
     def brake(self) -> Brake | None:
         """A new one, for one run; None where the first bad record stops it."""
@@ -256,6 +321,7 @@ class PipelineSpec(_Part):
             dead_letters=self.on_error is OnError.DEAD_LETTER,
             letter_topic=self.dead_letters.topic,
             shared=self.engine is EngineName.PYTHON,
+            streams=self.checkpoint is not None,
         )
 
     @field_validator("kafka", "spark", mode="before")

@@ -254,11 +254,11 @@ def _poisons(troubles: list[FencepostError]) -> Troubles:
     """The records to be left out that tasks found; raises what else there was."""
     poisons = [trouble for trouble in troubles if isinstance(trouble, Poison | Repeated)]
     if len(poisons) < len(troubles):
-        raise _worst([trouble for trouble in troubles if not isinstance(trouble, Poison | Repeated)])
+        raise worst([trouble for trouble in troubles if not isinstance(trouble, Poison | Repeated)])
     return poisons
 
 
-def _worst(troubles: list[FencepostError]) -> FencepostError:
+def worst(troubles: list[FencepostError]) -> FencepostError:
     """The one that decides: being fenced ends a run whatever else happened, then what a person must fix."""
     order = {4: 0, 1: 1, 2: 1, 5: 2, 3: 3}
     return min(troubles, key=lambda error: order[error.exit_code])

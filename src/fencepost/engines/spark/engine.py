@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from threading import Event
+from typing import Any, TypeVar
 from uuid import UUID
 
 from pyspark.sql import SparkSession
@@ -16,12 +17,13 @@ from fencepost.engines.data_loss import skip_gone
 from fencepost.engines.listener import BatchDone, Listener
 from fencepost.engines.spark.authentication import runs_here
 from fencepost.engines.spark.batches import BatchCarrier
-from fencepost.engines.spark.ownership import guard_of
+from fencepost.engines.spark.ownership import Guard, guard_of
 from fencepost.engines.spark.plan import wide_node
 from fencepost.engines.spark.prepared import prepared
 from fencepost.engines.spark.secrets import TaskTarget
 from fencepost.engines.spark.session import session_for
 from fencepost.engines.spark.source import KafkaSource
+from fencepost.engines.spark.stateful.rows import StreamRows, resolve_stream
 from fencepost.engines.spark.stream import BatchStream
 from fencepost.engines.spark.transform import Transform, resolve
 from fencepost.errors import Unreachable, Usage
@@ -33,12 +35,17 @@ from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
 from fencepost.sinks.kind import (
+    KEEP_STREAMS,
     ForgetsPositions,
+    KeepsStreams,
     RemembersBatches,
     Store,
     Target,
+    require_able,
 )
 from fencepost.spec import PipelineSpec
+
+C = TypeVar("C")
 
 
 @dataclass
@@ -47,7 +54,7 @@ class SparkEngine:
 
     spec: PipelineSpec
     spark: SparkSession
-    transform: Transform
+    transform: Transform | StreamRows
     topic: TopicReader
     mirror: Mirror | None  # None: the group's offsets are the ledger
     target: Target
@@ -92,7 +99,22 @@ class SparkEngine:
             report(replace(done, lag=self._lag(reached)))
             self.topic.require_same()
 
-        carrier = BatchCarrier(
+        stream = self._stream(tenure, landed, report)
+        stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
+
+    def _stream(self, tenure: Tenure, landed: Callable[[BatchDone], None], tell: Listener) -> BatchStream:
+        return BatchStream(
+            self._carrier(BatchCarrier, tenure),
+            self.transform.source,
+            report=landed,
+            tell=tell,
+            guard=self._guard(tenure),
+            stop=self.stop,
+            renew_after=self.renew_after,
+        )
+
+    def _carrier(self, make: Callable[..., C], tenure: Tenure, **more: Any) -> C:
+        return make(
             self.spark,
             self.transform,
             self.spec.guarantee,
@@ -105,17 +127,11 @@ class SparkEngine:
             task_target=self.task_target,
             small=self.spec.batch.small,
             brake=self.brake,
+            **more,
         )
-        stream = BatchStream(
-            carrier,
-            self.transform.source,
-            report=landed,
-            tell=report,
-            guard=lambda: guard_of(self.spec.sink.kind, self.target, tenure),
-            stop=self.stop,
-            renew_after=self.renew_after,
-        )
-        stream.carry(once, f"{self.spec.batch.every.total_seconds():g} seconds")
+
+    def _guard(self, tenure: Tenure) -> Guard:
+        return lambda: guard_of(self.spec.sink.kind, self.target, tenure)
 
     def _before_batch(self) -> None:
         """A gap is found before any position of the batch moves: then nothing but what is gone is skipped."""
@@ -149,21 +165,40 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
 @contextmanager
 def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) -> Iterator[SparkEngine]:
     kind = spec.sink.kind
+    if spec.checkpoint is not None:
+        require_able(kind, KeepsStreams, spec.sink.format, KEEP_STREAMS)
     with closing(kind.ledger(spec.job)) as ledger:
         ledger.positions(spec.name)  # does it answer? Before Spark is started
     with (
         session_for(spec) as spark,
         _mirror(spec) as mirror,
     ):
-        transform = resolve(spark, spec, KafkaSource(spec.source, spec.kafka, spec.batch.records))
-        node = wide_node(transform.apply(transform.source.empty(spark)))
+        transform, node = _resolved(spark, spec)
         with prepared(spec, transform, node, runs_here(spark.sparkContext.master or "")) as sink:
-            engine = SparkEngine(
+            engine = _made(spec)(
                 spec, spark, transform, topic, mirror, sink.target, sink.task_target, sink.ledger, stop, see, spec.brake
             )
             if isinstance(kind, ForgetsPositions):
                 engine.renew_after = kind.expires_after(spec.job) / 4
             yield engine
+
+
+def _resolved(spark: SparkSession, spec: PipelineSpec) -> tuple[Transform | StreamRows, str | None]:
+    """What makes the rows, and the part of it that mixes partitions."""
+    source = KafkaSource(spec.source, spec.kafka, spec.batch.records)
+    if spec.checkpoint is not None:
+        rows = resolve_stream(spark, spec, source)
+        return rows, rows.keeps
+    transform = resolve(spark, spec, source)
+    return transform, wide_node(transform.apply(transform.source.empty(spark)))
+
+
+def _made(spec: PipelineSpec) -> type[SparkEngine]:
+    if spec.checkpoint is None:
+        return SparkEngine
+    from fencepost.engines.spark.stateful.engine import StateEngine
+
+    return StateEngine
 
 
 @contextmanager

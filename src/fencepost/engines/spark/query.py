@@ -88,6 +88,19 @@ class RunningQuery:
                     )
         return Reads(spans)
 
+    def next_watermark(self) -> int:
+        """For the batch after this one, which has run: what Spark itself will note of it."""
+        tracker = self._query.watermarkTracker()
+        tracker.updateWatermark(
+            self._query.lastExecution().executedPlan()
+        )  # as at the batch's end, where it is repeated
+        return int(tracker.currentWatermark())
+
+    @property
+    def stream(self) -> str:
+        """Spark's id of it, which a checkpoint keeps over all runs."""
+        return str(self._query.id().toString())
+
     def nodes(self) -> list[str]:
         """Of the plan that made the batch's rows, above Kafka."""
         return plan.nodes_above(self._query.lastExecution().executedPlan(), "MicroBatchScan")

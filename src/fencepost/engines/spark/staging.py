@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from fencepost.engines.spark.secrets import TaskTarget
 from fencepost.engines.spark.writer import InTask, store_for, whole
 from fencepost.errors import FencepostError, from_facts
 from fencepost.guarantee import Guarantee
-from fencepost.model import Batch, Landed, Span, Step, Tenure, TopicPartition
+from fencepost.model import Batch, Landed, Span, Step, StreamStep, Tenure, TopicPartition
 from fencepost.rows.shape import OutputCount
 from fencepost.sinks.kind import Stage, TakesTables, Target
 
@@ -83,21 +83,28 @@ class StagedWriter:
     see: Observer
 
     def carry(
-        self, rows: DataFrame, spans: dict[TopicPartition, Span], letters: Letters
+        self,
+        rows: DataFrame,
+        spans: dict[TopicPartition, Span],
+        letters: Letters,
+        step: Callable[[], StreamStep] | None = None,
     ) -> tuple[dict[TopicPartition, Landed], list[FencepostError]]:
-        """What landed of each span, and nothing else; or nothing, and the troubles of the tasks."""
+        """What landed of each span, and nothing else; or nothing, and the troubles of the tasks.
+
+        `step`: of a stream that keeps state, known when the rows are staged. Such a batch is always run, for the state.
+        """
         with self.kind.staging(self.target, self.tenure, self.provenance) as staging:
             store, empty = staging.store, Batch(spans, None, self.tenure)
-            if store.done(empty):
+            if step is None and store.done(empty):
                 return dict.fromkeys(spans, Landed(rows=0, already=True)), []
             with staging.stage() as stage:
                 filled, troubles = self._fill(rows, stage, empty)
                 if troubles:
                     return {}, troubles
                 staged = stage.rows(filled, letters)
-                batch: Batch[Any] = Batch(spans, staged, self.tenure)
+                batch: Batch[Any] = Batch(spans, staged, self.tenure, step() if step else None)
                 landed = deliver(self.guarantee, batch, store, store, self.see)
-        return dict.fromkeys(spans, landed) if landed.already else dict(staged.shares(spans)), []
+        return dict.fromkeys(spans, landed) if landed.already else dict(staged.shares(batch.noted)), []
 
     def _fill(self, rows: DataFrame, stage: Stage, batch: Batch[None]) -> tuple[list[Any], list[FencepostError]]:
         """The attempts that count: of each task the one whose result Spark returned."""

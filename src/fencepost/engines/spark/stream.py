@@ -13,6 +13,7 @@ from time import monotonic
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from fencepost.engines.listener import BatchDone, RenewalDue, Waiting
 from fencepost.engines.spark import plan, scratch
@@ -48,9 +49,14 @@ class BatchStream:
             self._wait(self._start(checkpoint, once, every))
 
     def _start(self, checkpoint: Path, once: bool, every: str) -> StreamingQuery:
-        stream = self.source.stream(self.carrier.spark, self.carrier.tenure.positions)
-        writer = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", checkpoint.as_uri())
+        writer = self._writer().foreachBatch(self._batch).option("checkpointLocation", checkpoint.as_uri())
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+
+    def _writer(self) -> DataStreamWriter:
+        return self.source.stream(self.carrier.spark, self.carrier.tenure.positions).writeStream
+
+    def _carried(self, records: DataFrame, number: int) -> BatchDone:
+        return self.carrier.carry(records, number, plan.spans_of(records))
 
     def _wait(self, query: StreamingQuery) -> None:
         try:
@@ -81,7 +87,7 @@ class BatchStream:
         self.busy = True
         try:
             self._go_on()
-            done = self.carrier.carry(records, number, plan.spans_of(records))
+            done = self._carried(records, number)
             if done.positions:  # Spark begins with a batch even where there is nothing to read
                 self.report(done)
         except SparkFailure as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +19,8 @@ from fencepost.rows.functions import FunctionName
 from fencepost.rows.shape import FROM, MOST_ASIDE, MOST_POISON, RowShape
 from fencepost.rules.sinks import require_stateless
 from fencepost.spec import PipelineSpec, TransformSpec, ValueFormat
+
+T = TypeVar("T")
 
 ALWAYS = ("key", "value", "timestamp", FROM)
 RECORD = ("key", "value", "headers", "timestamp", FROM)  # for a sink that takes records
@@ -40,19 +44,24 @@ class Transform(BatchRows):
         return self.of_events(self.source.events(records))
 
     def of_events(self, events: DataFrame) -> DataFrame:
-        return _on_spark(events, self.spec, self.folder, self.source)
+        return on_spark(events, self.spec, self.folder, self.source)
 
 
 def resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Transform:
     """Try the transform on no records. Raises Usage with Spark's own words where it does not fit the source."""
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # as in a stream's batches: what is planned here runs there
+    return tried(lambda source: _resolve(spark, spec, source), source)
+
+
+def tried(attempt: Callable[[KafkaSource], T], source: KafkaSource) -> T:
+    """With headers where it does not go without. Raises Usage with Spark's own words where it does not go at all."""
     try:
-        return _resolve(spark, spec, source)
+        return attempt(source)
     except ParseException as error:
         raise Usage(f"transform.sql: {_first_line(error)}") from error
     except (AnalysisException, Usage) as error:
         try:
-            return _resolve(spark, spec, replace(source, headers=True))  # it may have asked for headers or event_id
+            return attempt(replace(source, headers=True))  # it may have asked for headers or event_id
         except AnalysisException:
             raise Usage(f"the transform does not fit the events: {_first_line(error)}") from error
 
@@ -62,26 +71,26 @@ def _resolve(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> Tr
     source = replace(source, tombstones=_deletes(spec))
     records = spec.sink.kind.capabilities.records
     source = replace(source, headers=source.headers or (records and transform is None), records=records)
-    made = _on_spark(source.events(source.empty(spark)), transform, folder, source)
+    made = on_spark(source.events(source.empty(spark)), transform, folder, source)
     require_stateless(stateful_operator(made) or _stateful_on_a_stream(spark, spec, source))
     require_place(made)
     arrow = FunctionName(transform.arrow, folder) if transform and transform.arrow else None
     as_it_is = arrow or records
-    on_spark = to_arrow_schema(made.schema) if as_it_is else flat_schema(made)
+    planned = to_arrow_schema(made.schema) if as_it_is else flat_schema(made)
     most = MOST_POISON if spec.brake is None else MOST_ASIDE
-    plain = RowShape(provenance=False, arrow=arrow, flat=not records, most_bad=most).tried(on_spark)
-    carried = plain.made or on_spark
+    plain = RowShape(provenance=False, arrow=arrow, flat=not records, most_bad=most).tried(planned)
+    carried = plain.made or planned
     carries_provenance = FROM in carried.names
     provenance = carries_provenance and spec.sink.options.provenance
     shape = replace(plain, provenance=provenance, tombstones=provenance and source.tombstones)
-    columns = shape.schema(on_spark)
+    columns = shape.schema(planned)
     return Transform(shape, columns, source, transform, folder, carries_provenance)
 
 
 def _stateful_on_a_stream(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> str | None:
     """Spark drops a watermark from what is not a stream, so the transform is tried on one too."""
     try:
-        return stateful_operator(_on_spark(source.events(source.endless(spark)), spec.transform, spec.folder, source))
+        return stateful_operator(on_spark(source.events(source.endless(spark)), spec.transform, spec.folder, source))
     except (AnalysisException, Usage):
         return None  # it does what cannot be done to a stream, and then it does not mean one
 
@@ -90,7 +99,8 @@ def _deletes(spec: PipelineSpec) -> bool:
     return spec.sink.options.merge is not None and spec.sink.options.merge.deletes
 
 
-def _on_spark(events: DataFrame, spec: TransformSpec | None, folder: str, source: KafkaSource) -> DataFrame:
+def on_spark(events: DataFrame, spec: TransformSpec | None, folder: str, source: KafkaSource) -> DataFrame:
+    """What the declared transform makes of the events of a batch, or of a stream."""
     if spec is None:
         if not source.unchanged:
             source.unchanged.append(Selection(_as_it_is(events, source)))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from fencepost.errors import Usage
 from fencepost.fence import Stored
 from fencepost.guarantee import Guarantee
-from fencepost.model import Landed, Merge, Span, Tenure, TopicPartition
+from fencepost.model import Landed, Merge, Span, StreamBatch, Tenure, TopicPartition
 from fencepost.rules.sinks import Capabilities, WritePath
 from fencepost.sinks.auditing import Columns, Commit, CommitsAt, KeyOrder, LandedRows, RowsAt
 from fencepost.sinks.handlers import Attempt
@@ -81,6 +81,15 @@ class PostgresKind:
 
     def staging(self, target: PostgresSettings, tenure: Tenure, provenance: bool) -> AbstractContextManager[Staging]:
         return Staging.opened(target, tenure, provenance)
+
+    def last_batch(self, store: PostgresStore, pipeline: str) -> StreamBatch | None:
+        return store.stream(pipeline)
+
+    def begin_stream(self, store: PostgresStore, tenure: Tenure, first: StreamBatch) -> None:
+        store.begin_stream(tenure, first)
+
+    def require_no_rows(self, store: PostgresStore, pipeline: str) -> None:
+        ledger.require_no_rows(store.connection(), pipeline, store.settings.table)
 
     def dead_letters(self, job: SinkJob) -> str:
         return dead_letters.table_for(job.options.table)
@@ -196,6 +205,7 @@ def settings_of(job: SinkJob) -> PostgresSettings:
         job.guarantee.value,
         options.ledger_retention,
         job.most_bad,
+        job.streams,
     )
 
 

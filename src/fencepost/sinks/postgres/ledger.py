@@ -5,12 +5,10 @@ Every function is one round trip unless it says that it works inside the caller'
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
 from importlib.resources import files
-from typing import Any, LiteralString
+from typing import Any
 from uuid import UUID
 
 from psycopg import sql
@@ -18,9 +16,11 @@ from psycopg import sql
 from fencepost import fence
 from fencepost.errors import Fenced, PositionLost, Rewound
 from fencepost.fence import Stored, StoredPosition
-from fencepost.model import Batch, Landed, Tenure, TopicPartition
-from fencepost.sinks.postgres.connection import Connection, statement, table_name, translated
+from fencepost.model import Batch, Landed, StreamStep, Tenure, TopicPartition
+from fencepost.sinks.postgres import streams as stream_batches
+from fencepost.sinks.postgres.connection import Connection, table_name, translated
 from fencepost.sinks.postgres.reading import exists, has_columns
+from fencepost.sinks.postgres.statements import query
 
 # A member that stood still a moment ago, between compare-and-set and COMMIT, is ended when the next try finds it so.
 TRIES, TRY_SECONDS = 5, 3
@@ -30,23 +30,11 @@ _IMPATIENT = "SELECT pg_catalog.set_config('lock_timeout', %s, true)"
 _STALL = "SET LOCAL idle_in_transaction_session_timeout = '5s'"
 
 
-@cache
-def _statements() -> dict[str, LiteralString]:
-    """ledger.sql, by name."""
-    text = files("fencepost.sinks.postgres").joinpath("ledger.sql").read_text()
-    _, *parts = re.split(r"^-- name: (\w+)$", text, flags=re.MULTILINE)
-    bare: list[Any] = [re.sub(r"^--.*\n", "", part.lstrip(), flags=re.MULTILINE).strip() for part in parts[1::2]]
-    return dict(zip(parts[::2], bare, strict=True))
-
-
-def _query(name: str, schema: str) -> sql.Composed:
-    return statement(_statements()[name], schema)
-
-
-def install(connection: Connection, schema: str) -> None:
-    """Make our own schema and tables, where they are not there yet."""
+def install(connection: Connection, schema: str, streams: bool = False) -> None:
+    """Make our own schema and tables, where they are not there yet. `streams`: one for streams that keep state, too."""
     known = has_columns(connection, f"{schema}.pipelines", "guarantee", "seen_at")
-    if known and has_columns(connection, f"{schema}.spans", "since"):
+    there = not streams or exists(connection, schema, "streams")  # a ledger may be older than this table
+    if known and there and has_columns(connection, f"{schema}.spans", "since"):
         return
     text = files("fencepost.sinks.postgres").joinpath("schema.sql").read_text()
     with translated(f"make the schema {schema!r}"):
@@ -65,19 +53,19 @@ def read(connection: Connection, schema: str, pipeline: str) -> Stored:
 
 def stored(connection: Connection, schema: str, pipeline: str) -> Stored:
     """The same where our tables exist."""
-    return _read(connection, _query("stored", schema), {"pipeline": pipeline})
+    return _read(connection, query("stored", schema), {"pipeline": pipeline})
 
 
 def stored_of(connection: Connection, schema: str, batch: Batch[Any]) -> Stored:
     """Of the batch's partitions; everything, a second round trip, where one of them has no position."""
     asked = {"pipeline": batch.tenure.pipeline} | _places(batch.spans)
-    found = _read(connection, _query("stored_of", schema), asked)
+    found = _read(connection, query("stored_of", schema), asked)
     return found if found.keys() == batch.spans.keys() else stored(connection, schema, batch.tenure.pipeline)
 
 
-def _read(connection: Connection, query: sql.Composed, values: Mapping[str, Any]) -> Stored:
+def _read(connection: Connection, text: sql.Composed, values: Mapping[str, Any]) -> Stored:
     with translated("read the positions"):
-        rows = connection.execute(query, values).fetchall()
+        rows = connection.execute(text, values).fetchall()
     return {TopicPartition(topic, partition): StoredPosition(*held) for topic, partition, *held in rows}
 
 
@@ -88,12 +76,16 @@ def advance(
 
     `landed`: what was written for each, where that is known. The caller's transaction makes that all or nothing.
     """
-    wrote = [landed[partition] if landed else None for partition in sorted(batch.spans)]
+    if batch.step:
+        stream_batches.hold(connection, schema, batch.tenure, {at: span.start for at, span in batch.spans.items()})
+    wrote = [landed[partition] if landed else None for partition in sorted(batch.noted)]
     counts = {"rows": [one.rows if one else None for one in wrote], "dead": [one.dead if one else 0 for one in wrote]}
     with translated("advance the position"):
-        moved = connection.execute(_query("advance", schema), _spans(batch) | counts).rowcount
-    if moved != len(batch.spans):
-        raise Fenced(f"{batch}: only {moved} of {len(batch.spans)} positions are at this batch's start")
+        moved = connection.execute(query("advance", schema), _spans(batch) | counts).rowcount
+    if moved != len(batch.noted):
+        raise Fenced(f"{batch}: only {moved} of {len(batch.noted)} positions are at this batch's start")
+    if batch.step:
+        stream_batches.move(connection, schema, batch.tenure.pipeline, batch.step)
 
 
 def retreat(connection: Connection, schema: str, batch: Batch[Any]) -> None:
@@ -102,14 +94,18 @@ def retreat(connection: Connection, schema: str, batch: Batch[Any]) -> None:
     For a batch whose positions moved first and of which nothing was written then. The caller's transaction makes that
     all or nothing.
     """
+    if batch.step:
+        stream_batches.hold(connection, schema, batch.tenure, {at: span.end for at, span in batch.spans.items()})
+        back = StreamStep(batch.step.after, batch.step.before)
+        stream_batches.move(connection, schema, batch.tenure.pipeline, back)
     with translated("put the position back"):
-        (moved,) = connection.execute(_query("retreat", schema), _spans(batch)).fetchone() or (0,)
-    if moved != len(batch.spans):
-        raise Fenced(f"{batch}: only {moved} of {len(batch.spans)} positions are at this batch's end")
+        (moved,) = connection.execute(query("retreat", schema), _spans(batch)).fetchone() or (0,)
+    if moved != len(batch.noted):
+        raise Fenced(f"{batch}: only {moved} of {len(batch.noted)} positions are at this batch's end")
 
 
 def _spans(batch: Batch[Any]) -> dict[str, Any]:
-    spans = sorted(batch.spans.items())
+    spans = sorted(batch.noted.items())
     ends = {"starts": [span.start for _, span in spans], "ends": [span.end for _, span in spans]}
     return _places(at for at, _ in spans) | ends | _of(batch.tenure)
 
@@ -168,42 +164,43 @@ def _entered(
     there = stored(connection, schema, wanted.pipeline)
     fence.require_same_topics(wanted.pipeline, there, topic_ids)
     if not there and table is not None:
-        _refuse_rows(connection, wanted.pipeline, table)
+        require_no_rows(connection, wanted.pipeline, table)
     return epoch
 
 
 def heartbeat(connection: Connection, schema: str, pipeline: str) -> None:
     """A heartbeat: the owner is alive, and a standby keeps waiting."""
     with translated("say that the run lives"):
-        connection.execute(_query("heartbeat", schema), {"pipeline": pipeline})
+        connection.execute(query("heartbeat", schema), {"pipeline": pipeline})
 
 
 def note_guarantee(connection: Connection, schema: str, pipeline: str, guarantee: str) -> None:
     """Under which word it runs from now on."""
     with translated("note the guarantee"):
-        connection.execute(_query("note_guarantee", schema), {"guarantee": guarantee, "pipeline": pipeline})
+        connection.execute(query("note_guarantee", schema), {"guarantee": guarantee, "pipeline": pipeline})
 
 
 def _locked(connection: Connection, schema: str, wanted: Tenure) -> dict[TopicPartition, int]:
     """Where the wanted ones stand; the others belong to members that may be at work on them."""
-    rows = connection.execute(_query("lock", schema), _places(wanted.positions) | _of(wanted)).fetchall()
+    rows = connection.execute(query("lock", schema), _places(wanted.positions) | _of(wanted)).fetchall()
     return {TopicPartition(topic, partition): position for topic, partition, position in rows}
 
 
 def _epoch_of(connection: Connection, schema: str, wanted: Tenure) -> int:
     """Locks the pipeline's row, so that takeovers queue up. Who is the newest owner stays it."""
-    (epoch,) = connection.execute(_query("enter", schema), _of(wanted)).fetchone() or (0,)
+    (epoch,) = connection.execute(query("enter", schema), _of(wanted)).fetchone() or (0,)
     if not wanted.positions:
         return int(epoch)  # nothing changes hands
-    counted = connection.execute(_query("count_owner", schema), _of(wanted)).fetchone()
+    counted = connection.execute(query("count_owner", schema), _of(wanted)).fetchone()
     return int(counted[0] if counted else epoch)
 
 
-def _refuse_rows(connection: Connection, pipeline: str, table: str) -> None:
+def require_no_rows(connection: Connection, pipeline: str, table: str) -> None:
+    """PositionLost where the target holds some: nobody knows which records they came of."""
     if not exists(connection, *table.split(".")):
         return
-    query = sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(table_name(table))
-    (holds_rows,) = connection.execute(query).fetchone() or (False,)
+    look = sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(table_name(table))
+    (holds_rows,) = connection.execute(look).fetchone() or (False,)
     if holds_rows:
         raise PositionLost(
             f"no position is stored for pipeline {pipeline!r}, but table {table!r} holds rows: "
@@ -212,14 +209,14 @@ def _refuse_rows(connection: Connection, pipeline: str, table: str) -> None:
         )
 
 
-def _store(connection: Connection, schema: str, tenure: Tenure, topic_ids: Mapping[str, str], query: str) -> None:
+def _store(connection: Connection, schema: str, tenure: Tenure, topic_ids: Mapping[str, str], name: str) -> None:
     taken = sorted(tenure.positions.items())
     values = _places(at for at, _ in taken) | _of(tenure) | {"epoch": tenure.epoch}
     values |= {
         "positions": [position for _, position in taken],
         "topic_ids": [topic_ids.get(at.topic) for at, _ in taken],
     }
-    connection.execute(_query(query, schema), values)
+    connection.execute(query(name, schema), values)
 
 
 def require_own(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> None:
@@ -235,12 +232,12 @@ def renew(connection: Connection, schema: str, tenure: Tenure, run: UUID) -> Ten
     new = replace(tenure, token=run)
     with translated("renew the ownership"):
         connection.execute(_STALL)
-        connection.execute(_query("enter", schema), _of(tenure))  # nobody can take over meanwhile
+        connection.execute(query("enter", schema), _of(tenure))  # nobody can take over meanwhile
         _locked(connection, schema, tenure)
         held = stored(connection, schema, tenure.pipeline)
         epoch = _epoch_of(connection, schema, new) if _forgotten(held, tenure, run) else tenure.epoch
         positions = {at: held[at].position for at in tenure.positions if at in held}
-        connection.execute(_query("renew", schema), _places(positions) | _of(new) | {"epoch": epoch})
+        connection.execute(query("renew", schema), _places(positions) | _of(new) | {"epoch": epoch})
     return tenure.renewed(run, positions, epoch)
 
 
@@ -272,13 +269,13 @@ def set_positions(
     with translated("set the positions"):
         epoch = _epoch_of(connection, schema, tenure)
         ids = {"topics": list(topic_ids), "topic_ids": list(topic_ids.values()), "pipeline": tenure.pipeline}
-        connection.execute(_query("archive_spans", schema), ids)
+        connection.execute(query("archive_spans", schema), ids)
         forget = {
             "pipeline": tenure.pipeline,
             "topics": list({at.topic for at in (*tenure.positions, *kept)}),
             "kept_topics": [at.topic for at in kept],
             "kept_partitions": [at.partition for at in kept],
         }
-        connection.execute(_query("forget", schema), forget)
+        connection.execute(query("forget", schema), forget)
         every = replace(tenure, epoch=epoch, positions={**tenure.positions, **kept})
         _store(connection, schema, every, topic_ids, "own")

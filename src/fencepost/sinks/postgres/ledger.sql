@@ -120,3 +120,30 @@ WHERE pipeline = %(pipeline)s AND topic = ANY (%(topics)s) AND NOT EXISTS (
     ) AS kept (topic, partition)
     WHERE kept.topic = held.topic AND kept.partition = held.partition
 )
+
+-- name: hold
+-- every position of a stream that keeps state, where it stands still, too: a takeover waits for it, or came before
+SELECT held.partition FROM {schema}.positions AS held
+JOIN ROWS FROM (
+    pg_catalog.unnest(%(topics)s::pg_catalog.text[]), pg_catalog.unnest(%(partitions)s::integer[]),
+    pg_catalog.unnest(%(positions)s::bigint[])
+) AS span (topic, partition, position) USING (topic, partition)
+WHERE held.pipeline = %(pipeline)s AND held.position = span.position AND held.owner = %(token)s
+ORDER BY held.topic, held.partition FOR UPDATE OF held
+
+-- name: stream
+SELECT query, number, offsets, watermark, next_watermark, checkpoint FROM {schema}.streams
+WHERE pipeline = %(pipeline)s
+
+-- name: begin_stream
+INSERT INTO {schema}.streams (pipeline, query, number, offsets, watermark, next_watermark, checkpoint)
+VALUES (%(pipeline)s, %(query)s, %(number)s, %(offsets)s, %(watermark)s, %(next_watermark)s, %(checkpoint)s)
+ON CONFLICT (pipeline) DO UPDATE
+SET offsets = excluded.offsets, checkpoint = excluded.checkpoint, landed_at = pg_catalog.clock_timestamp()
+WHERE streams.number = excluded.number
+
+-- name: move_stream
+UPDATE {schema}.streams
+SET query = %(query)s, number = %(number)s, offsets = %(offsets)s, watermark = %(watermark)s,
+    next_watermark = %(next_watermark)s, checkpoint = %(checkpoint)s, landed_at = pg_catalog.clock_timestamp()
+WHERE pipeline = %(pipeline)s AND query = %(from_query)s AND number = %(from_number)s AND offsets = %(from_offsets)s

@@ -19,6 +19,7 @@ from fencepost.sinks.postgres.reading import exists
 from fencepost.sinks.postgres.table import fit_columns, located, make_table
 
 OWN_TABLES = ("pipelines", "positions", "spans")
+STREAMS = "streams"  # where the pipeline keeps state
 
 
 def prepare(job: SinkJob, rows: pa.Schema, staged: bool, role: str | None) -> Prepared:
@@ -29,10 +30,11 @@ def prepare(job: SinkJob, rows: pa.Schema, staged: bool, role: str | None) -> Pr
     options: PostgresOptions = job.options
     with closing(connect(options.dsn or "")) as connection:
         target = located(connection, options.table)
-        places = {table: table for table in (f"{options.ledger_schema}.{own}" for own in OWN_TABLES)}
+        own_tables = (*OWN_TABLES, *([STREAMS] if job.streams else ()))
+        places = {table: table for table in (f"{options.ledger_schema}.{own}" for own in own_tables)}
         tables = places | dict(zip(_targets(job, options.table), _targets(job, target), strict=True))
         before = {table for table, place in tables.items() if exists(connection, *place.split("."))}
-        ledger.install(connection, options.ledger_schema)
+        ledger.install(connection, options.ledger_schema, job.streams)
         made_table(connection, job, target, rows)
         granted = grant(connection, role, _needed(connection, job, staged, target)) if role else []
     made, there = ([table for table in tables if (table in before) is old] for old in (False, True))
@@ -69,6 +71,8 @@ def _needed(connection: Connection, job: SinkJob, staged: bool, table: str) -> I
     yield Grant(Kind.TABLE, (schema, "pipelines"), ("SELECT", "INSERT", "UPDATE"))
     yield Grant(Kind.TABLE, (schema, "positions"), ("SELECT", "INSERT", "UPDATE"))
     yield Grant(Kind.TABLE, (schema, "spans"), ("SELECT", "INSERT", "UPDATE", "DELETE"))
+    if job.streams:
+        yield Grant(Kind.TABLE, (schema, STREAMS), ("SELECT", "INSERT", "UPDATE", "DELETE"))
     target = place_of(connection, table)
     yield Grant(Kind.SCHEMA, target[:1], ("USAGE",))
     yield Grant(Kind.TABLE, target, _of_the_target(options))

@@ -41,3 +41,15 @@ CREATE TABLE IF NOT EXISTS {schema}.spans (
 );
 ALTER TABLE {schema}.spans ADD COLUMN IF NOT EXISTS since timestamptz;
 CREATE INDEX IF NOT EXISTS spans_by_partition ON {schema}.spans (pipeline, topic, partition, start_offset);
+
+-- One row per pipeline that keeps state: the last batch of Spark's stream that landed. It moves with the positions.
+CREATE TABLE IF NOT EXISTS {schema}.streams (
+    pipeline       text PRIMARY KEY REFERENCES {schema}.pipelines,
+    query          text NOT NULL,                 -- Spark's id of the stream
+    number         bigint NOT NULL,               -- of the batch: one without records has equal positions before and after
+    offsets        text NOT NULL,                 -- where each of its sources stood at its end
+    watermark      bigint NOT NULL,               -- of event time, in milliseconds
+    next_watermark bigint NOT NULL,               -- for the batch after it
+    checkpoint     text NOT NULL,                 -- the folder whose state it left
+    landed_at      timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+);

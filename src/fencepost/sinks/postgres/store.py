@@ -17,9 +17,9 @@ from fencepost import fence
 from fencepost.errors import FencepostError, Refused, Rewound, Unreachable
 from fencepost.fence import Stored
 from fencepost.guarantee import Guarantee
-from fencepost.model import Batch, Landed, Merge, Span, Tenure, TopicPartition
+from fencepost.model import Batch, Landed, Merge, Span, StreamBatch, Tenure, TopicPartition
 from fencepost.rows.dead_letters import are_dead
-from fencepost.sinks.postgres import dead_letters, ledger, writers
+from fencepost.sinks.postgres import dead_letters, ledger, streams, writers
 from fencepost.sinks.postgres.binary_copy import Copier
 from fencepost.sinks.postgres.columns import Column
 from fencepost.sinks.postgres.connection import Connection, connect, mark_as_writer, transaction, without_secrets
@@ -51,6 +51,7 @@ class PostgresSettings:
     guarantee: str | None = None  # under which it runs: kept for whoever asks later
     retention: timedelta = RETENTION  # for how long each commit has a span of its own
     most_bad: int = MOST  # records that are named at once: as many as may be dead-lettered
+    streams: bool = False  # the pipeline keeps state: its last batch is kept beside the positions
 
     def __repr__(self) -> str:
         return f"PostgresSettings({self.pipeline!r} into {self.table!r})"  # the DSN may hold a password
@@ -106,7 +107,7 @@ class PostgresStore:
 
     def install(self) -> None:
         """Make our own tables, where they are not there yet."""
-        ledger.install(self.connection(), self._settings.schema)
+        ledger.install(self.connection(), self._settings.schema, self._settings.streams)
 
     def positions(self, pipeline: str) -> Mapping[TopicPartition, int]:
         return {at: held.position for at, held in self.stored(pipeline).items()}
@@ -116,7 +117,19 @@ class PostgresStore:
         return ledger.read(self.connection(), self._settings.schema, pipeline)
 
     def done(self, batch: Batch[Any]) -> bool:
-        return fence.landed(ledger.stored_of(self.connection(), self._settings.schema, batch), batch)
+        stored = ledger.stored_of(self.connection(), self._settings.schema, batch)
+        if batch.step is None:
+            return fence.landed(stored, batch)
+        return fence.step_landed(stored, self.stream(batch.tenure.pipeline), batch, batch.step)
+
+    def begin_stream(self, tenure: Tenure, first: StreamBatch) -> None:
+        """Before its first batch; may be repeated until one has landed."""
+        with transaction(self.writer()) as connection:
+            streams.begin(connection, self._settings.schema, tenure, first)
+
+    def stream(self, pipeline: str) -> StreamBatch | None:
+        """Of a stream that keeps state the last batch that landed."""
+        return streams.read(self.connection(), self._settings.schema, pipeline)
 
     def advance(self, batch: Batch[Any]) -> None:
         spans, landed = self._written
@@ -297,4 +310,4 @@ def _merging(own: PostgresSettings) -> Merging | None:
 
 def _shares(batch: Batch[Any], landed: Landed) -> Mapping[TopicPartition, Landed]:
     """What landed, by span. Whoever took several at once knows which rows came of which."""
-    return batch.rows.shares(batch.spans) if isinstance(batch.rows, Staged) else dict.fromkeys(batch.spans, landed)
+    return batch.rows.shares(batch.noted) if isinstance(batch.rows, Staged) else dict.fromkeys(batch.spans, landed)

@@ -1,0 +1,65 @@
+"""The Spark engine of a pipeline that keeps state: each term works in a checkpoint of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import cast
+from uuid import UUID
+
+from fencepost.engines.listener import BatchDone, Listener
+from fencepost.engines.spark.engine import SparkEngine
+from fencepost.engines.spark.stateful.carrying import StateCarrier, StateStream
+from fencepost.engines.spark.stateful.rows import StreamRows
+from fencepost.engines.spark.stateful.takeover import Judge, own_checkpoint
+from fencepost.errors import CheckpointMismatch
+from fencepost.model import Landed, Tenure, TopicPartition
+from fencepost.sinks.kind import KEEP_STREAMS, KeepsStreams, Store, require_able
+
+
+class StateEngine(SparkEngine):
+    """It takes over the ledger first, which stands still from then on, and then the state that belongs to it."""
+
+    def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Raises CheckpointMismatch, too, before anything is taken from anybody."""
+        found = super().positions(stored)
+        self._look(found)
+        return found
+
+    def landed(self, _runs: Collection[UUID], _first: Mapping[TopicPartition, int]) -> Landed | None:
+        """A batch without records has rows and no span: only the run itself can count them."""
+        return None
+
+    def _stream(self, tenure: Tenure, landed: Callable[[BatchDone], None], tell: Listener) -> StateStream:
+        rows = cast(StreamRows, self.transform)
+        with closing(self.target.open()) as store:
+            own = own_checkpoint(self._judge(store), tenure)
+        return StateStream(
+            self._carrier(StateCarrier, tenure, own=own, keeps=rows.keeps),
+            rows.source,
+            report=landed,
+            tell=tell,
+            guard=self._guard(tenure),
+            stop=self.stop,
+            transform=rows.of_stream,
+            output_mode=self.spec.output_mode,
+        )
+
+    def _look(self, positions: Mapping[TopicPartition, int]) -> None:
+        """An owner that is at work moves on meanwhile, and clears away: then it is looked at again."""
+        judge, last = self._judge(self.ledger), None
+        while True:
+            try:
+                judge.judged(positions)
+                return
+            except CheckpointMismatch:
+                now = judge.kind.last_batch(self.ledger, self.spec.name)
+                if now == last or now is None:
+                    raise
+                last, positions = now, {**positions, **self.ledger.positions(self.spec.name)}
+
+    def _judge(self, store: Store) -> Judge:
+        kind = require_able(self.spec.sink.kind, KeepsStreams, self.spec.sink.format, KEEP_STREAMS)
+        root = Path(self.spec.folder, self.spec.checkpoint or "", self.spec.name).resolve()
+        return Judge(root, kind, store, self.spec.name)
