@@ -36,11 +36,11 @@ ALLOWED = {
     "admin": IDEA | {"machine", "rows", "kafka", "sinks", "spec", "engines"},
     # upsert and dedupe: the transform is run again, as both engines run it
     "audit": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "machine"},
-    # the face of all that is above: nothing but the command line imports it
-    "web": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "admin", "audit", "lab", "machine"},
     "local": {"errors", "machine"},
     "lab": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "run", "audit", "machine", "local"},
     "demo": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "audit", "machine", "local", "lab"},
+    # the face of all that is above: nothing but the command line imports it
+    "web": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "admin", "audit", "lab", "machine"},
     "cli": {"*"},
     "__init__": {"spark", "errors", "guarantee", "model", "sinks", "engines", "run", "producing", "audit", "local"},
     "__main__": {"cli"},
