@@ -131,6 +131,7 @@ def test_list_says_what_is_played_and_what_is_not() -> None:
     shown = here("lab", "list")
     assert shown.code == 0
     assert NAME in shown.out
+    assert "\n\nNot played:\n" in shown.out
 
 
 @pytest.mark.parametrize(
