@@ -87,6 +87,8 @@ class RowShape:
                 "its columns are found this way: it must accept an empty batch",
             ) from error
         untyped = [field.name for field in made if pa.types.is_null(field.type)]
+        if untyped and self.flat and self.arrow is None:
+            raise Usage(f"column {untyped[0]!r} has no type", f"give it one: CAST({untyped[0]} AS STRING), for example")
         if untyped and self.flat:
             raise Usage(
                 f"transform.arrow: column {untyped[0]!r} has no type when the batch is empty",

@@ -13,16 +13,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from fencepost.delivery import Ledger, Observer, nobody
-from fencepost.engines.listener import Listener, unheard
+from fencepost.engines.listener import BatchDone, Listener, unheard
 from fencepost.engines.renewal import renewed
 from fencepost.engines.spark import plan
 from fencepost.engines.spark.failures import SparkFailure, translated
 from fencepost.engines.spark.own_term import OwnTerm, kafka_of, open_term, require_settings
 from fencepost.engines.spark.query import Reads, RunningQuery, query_of
 from fencepost.engines.spark.user_session import require_session, user_settings
-from fencepost.errors import Fenced, Rewound, Usage
+from fencepost.errors import Fenced, Poison, Rewound, Unreachable, Usage
 from fencepost.model import Tenure
 from fencepost.spec import PipelineSpec, spec_of
+
+_landed: dict[str, tuple[str, int]] = {}  # by pipeline: run of a query, and number of its batch that landed last
 
 
 class OwnStream:
@@ -76,6 +78,10 @@ class OwnStream:
                 self._failed(error)
 
     def _failed(self, error: BaseException) -> NoReturn:
+        if isinstance(error, Unreachable) and self._term is not None:
+            error = self._term.taken_over() or error  # a takeover ends connections: who owns them now says more
+        if isinstance(error, Poison):
+            error.remedy = "fix the stream, or the table: dead letters are for pipelines"
         self.error = error
         self._close()
         raise error from None
@@ -91,16 +97,25 @@ class OwnStream:
             term = self._begun(query, records, reads)
         term.carrier.begin()
         spans = plan.spans_below(records, reads.records, query.nodes())
-        self._listen(term.carrier.carry(records, number, spans))
+        done = term.carrier.carry(records, number, spans)
+        self._require_alone(done, query)
+        self._listen(done)
 
     def _require_next(self, query: RunningQuery, number: int) -> None:
         """Refuse what would be taken for a replay, or for a batch whose turn it is."""
         name, last = self._parts["name"], self._last
         self._last = (query.run, number)
+        if last == self._last and self.error is not None:  # whoever tries again hears why once more
+            raise self.error
         if last == self._last:
             raise Usage(
                 f"pipeline {name!r}: batch {number} is written twice, and the second part would say already",
                 "give it all rows in one call, or each part a name and a sink of its own",
+            )
+        if last is not None and last[0] == query.run and self.error is None and number > last[1] + 1:
+            raise Usage(
+                f"pipeline {name!r}: batch {number} comes after batch {last[1]}: what lies between was not given to it",
+                "call it for each batch, for those without rows too (no isEmpty() before it): their positions move",
             )
         if self._term is not None and self._term.query.run == query.run:
             return
@@ -109,6 +124,17 @@ class OwnStream:
         if self.error is not None:  # whoever swallowed it would go on without the batch
             raise self.error
         raise Usage(f"pipeline {name!r}: two queries write through one object", "make one for each, with its own name")
+
+    def _require_alone(self, done: BatchDone, query: RunningQuery) -> None:
+        """Refuse what says already only because another object of this name has just landed it, maybe elsewhere."""
+        name, batch = str(self._parts["name"]), (query.run, done.number)
+        if done.already and _landed.get(name) == batch:
+            raise Usage(
+                f"pipeline {name!r}: two objects of this name write batch {done.number}, and the second says already",
+                "give each part a name and a sink of its own",
+            )
+        if done.already < len(done.positions):
+            _landed[name] = batch
 
     def _begun(self, query: RunningQuery, records: DataFrame, reads: Reads) -> OwnTerm:
         """The first batch of a query's run, or one that reads what was added to the topic: all is checked again."""

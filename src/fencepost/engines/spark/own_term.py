@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from time import monotonic
 
@@ -14,11 +15,11 @@ from fencepost.delivery import Ledger, Observer
 from fencepost.engines.spark.authentication import runs_here
 from fencepost.engines.spark.batches import BatchCarrier
 from fencepost.engines.spark.own_rows import own_rows
-from fencepost.engines.spark.ownership import OwnershipWatch, guard_of
-from fencepost.engines.spark.plan import wide_node
+from fencepost.engines.spark.ownership import Guard, OwnershipWatch, guard_of
+from fencepost.engines.spark.plan import spans_below, wide_node
 from fencepost.engines.spark.prepared import prepared
 from fencepost.engines.spark.query import Reads, RunningQuery
-from fencepost.errors import CheckpointMismatch, Usage
+from fencepost.errors import CheckpointMismatch, Fenced, FencepostError, Usage
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Tenure, TopicPartition
@@ -28,6 +29,10 @@ from fencepost.sinks.kind import ForgetsPositions, TakesFrames
 from fencepost.spec import PipelineSpec
 
 _TO_GET_IN = ("bootstrap.servers", "sasl.", "security.", "ssl.")  # how what we need of Kafka's settings begins
+_CONTINUE = (  # where a checkpoint does not fit
+    "records would be repeated or skipped: give the stream a new checkpointLocation, and "
+    '.option("startingOffsets", fencepost.spark.starting_offsets(...)), which continues at the stored positions'
+)
 
 Owned = Callable[[Ledger, Reads, Mapping[str, str]], Tenure]
 
@@ -39,12 +44,24 @@ class OwnTerm:
     query: RunningQuery
     carrier: BatchCarrier
     open: ExitStack
+    guard: Guard
     until: float = inf  # a ledger that forgets positions must hear of all of them again
 
     def ended(self, query: RunningQuery, reads: Reads) -> bool:
         """Is this batch another query's, of partitions that were added, or too late?"""
         known = self.carrier.tenure.positions.keys() >= reads.spans.keys()
         return query.run != self.query.run or not known or monotonic() > self.until
+
+    def taken_over(self) -> Fenced | None:
+        """What says that another run owns the positions now; None where nobody does, or nobody answers."""
+        try:
+            with self.guard() as ask:
+                ask()
+        except Fenced as fenced:
+            return fenced
+        except FencepostError:
+            pass
+        return None
 
     def close(self) -> None:
         self.open.close()
@@ -77,9 +94,12 @@ def open_term(spec: PipelineSpec, query: RunningQuery, records: DataFrame, owned
         topic = TopicReader(stack.enter_context(Cluster(spec.kafka)), *spec.source.origins)
         with closing(kind.ledger(spec.job)) as ledger:
             ledger.require_same(spec.name, topic.topic_ids)
-            require_fit(query, reads, ledger.positions(spec.name))
+            stored = ledger.positions(spec.name)
+            require_fit(query, reads, stored)
+            require_from_the_start(query, reads, stored, topic)
         rows = own_rows(records, spec)
-        node = wide_node(rows.for_partitions(rows.made(records)), query.nodes())
+        below = spans_below(records, reads.records, query.nodes()).below
+        node = wide_node(rows.for_partitions(rows.made(records)), below)
         here = runs_here(records.sparkSession.sparkContext.master or "")
         sink = stack.enter_context(prepared(spec, rows, node, here))
         tenure = owned(sink.ledger, reads, topic.topic_ids)
@@ -99,9 +119,10 @@ def open_term(spec: PipelineSpec, query: RunningQuery, records: DataFrame, owned
             small=spec.batch.small,
         )
         stack.enter_context(closing(carrier))
-        stack.enter_context(OwnershipWatch(lambda: guard_of(kind, sink.target, tenure)))  # standbys see it alive
+        guard = partial(guard_of, kind, sink.target, tenure)
+        stack.enter_context(OwnershipWatch(guard))  # standbys see it alive
         until = monotonic() + kind.expires_after(spec.job) / 4 if isinstance(kind, ForgetsPositions) else inf
-        return OwnTerm(query, carrier, stack.pop_all(), until)
+        return OwnTerm(query, carrier, stack.pop_all(), guard, until)
 
 
 def require_fit(query: RunningQuery, reads: Reads, stored: Mapping[TopicPartition, int]) -> None:
@@ -109,6 +130,21 @@ def require_fit(query: RunningQuery, reads: Reads, stored: Mapping[TopicPartitio
     wrong = [at for at, span in sorted(reads.spans.items()) if stored.get(at, span.start) not in (span.start, span.end)]
     if wrong:
         raise _mismatch(query, reads, stored, wrong)
+
+
+def require_from_the_start(
+    query: RunningQuery, reads: Reads, stored: Mapping[TopicPartition, int], topic: TopicReader
+) -> None:
+    """Refuse to begin behind the first record of a partition that was added to a topic that is read already."""
+    known = {at.topic for at in stored}
+    added = [at for at in sorted(reads.spans) if at not in stored and at.topic in known]
+    first, _ = topic.bounds(added) if added else ({}, {})
+    if late := [at for at in added if reads.spans[at].start > first[at]]:
+        where = "; ".join(f"{at} begins at {first[at]}, and the batch is {reads.spans[at]}" for at in late)
+        raise CheckpointMismatch(
+            f"the checkpoint {query.checkpoint} does not fit what is stored: {where}, though nothing of it was read",
+            _CONTINUE,
+        )
 
 
 def require_one_step(query: RunningQuery, reads: Reads, stored: Mapping[TopicPartition, int], whole: bool) -> None:
@@ -124,6 +160,5 @@ def _mismatch(
     where = "; ".join(f"{at}: the stored position is {stored[at]}, and the batch is {reads.spans[at]}" for at in wrong)
     return CheckpointMismatch(
         f"the checkpoint {query.checkpoint} does not fit what is stored: {where}",
-        "records would be repeated or skipped: give the stream a new checkpointLocation, and "
-        '.option("startingOffsets", fencepost.spark.starting_offsets(...)), which continues at the stored positions',
+        _CONTINUE,
     )

@@ -30,6 +30,7 @@ NARROW_NODES = {
 # those among them that never make two rows of one
 ONE_ROW_NODES = NARROW_NODES - {"Generate", "MapInArrow", "MapInPandas"}
 
+MADE_ANEW = "rows that Spark does not read from Kafka"  # made from a list or pandas, or checkpointed
 
 ONE_TO_ONE = re.compile(r"List\(org\.apache\.spark\.OneToOneDependency@\w+\)")
 RANGE = re.compile(r"KafkaOffsetRange\(([\w.-]+)-(\d+),(\d+),(\d+),")
@@ -73,9 +74,10 @@ def spans_below(frame: DataFrame, read: Mapping[TopicPartition, Span], below: Se
 
     `read`: what the stream reads in this batch. `below`: the nodes of the stream's own plan.
     """
-    walked = _walk(frame._jdf.queryExecution().toRdd()) if wide_node(frame, below) is None else None
-    if walked is None:
+    if gives_nothing(frame) or wide_node(frame, below) is not None:
         return Spans(sorted(read.items()), (), below)
+    if (walked := _walk(frame._jdf.queryExecution().toRdd())) is None:
+        return Spans(sorted(read.items()), (), (*below, MADE_ANEW))
     if sorted(walked) != sorted(read.items()):
         raise RuntimeError("this Spark version delivers batches in a form that Fencepost was not tested with")
     return Spans(walked, sorted(walked.way), below)
