@@ -26,9 +26,9 @@ TESTS = Path(__file__).parent
 AT_ONCE = 5  # with two cores they are busy, and a suite that waits holds nobody up
 BREAKING = ("cluster", "sweep")  # they kill and stop what is shared elsewhere
 PAGE = ("web",)  # it shows the whole cluster, and loses a broker
-LAB = ("lab_runs",)  # it kills whatever it can reach
-OF_THEIR_OWN = (BREAKING, PAGE, LAB)  # have a stack for themselves
+OF_THEIR_OWN = (BREAKING, PAGE)  # have a stack for themselves
 BEHIND_PROXIES = (  # one stack behind proxies serves them all
+    "lab_runs",
     "consuming/test_every_style_killed.py",
     "consuming/test_late_commits.py",
     "consuming/test_members.py",
@@ -53,11 +53,10 @@ GROUPS = (  # the longest first; what no group names is run with the empty one
     ("contract", "lab"),
     ("consuming",),
     ("producing", "audit"),
+    BEHIND_PROXIES,
     BREAKING,
     PAGE,
-    LAB,
     (),
-    BEHIND_PROXIES,
     ("remedies",),
     ("stack",),
 )

@@ -22,6 +22,7 @@ from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.lab.crash import standing, visits
 from fencepost.local import Stack
 from fencepost.producing.sending import Event, send
+from support.gate_cases import in_the_gate
 
 HERE = Path(__file__).parent
 RUN = HERE.parent / "spark" / "pipeline_process.py"
@@ -145,9 +146,7 @@ def test_a_pipeline_runs_and_every_command_knows_where_it_is(shop: Shop) -> None
     assert shop.rows() == sorted([*range(EVENTS), *range(0, EVENTS, 2)])
 
 
-@pytest.mark.parametrize(
-    "step", ["advanced", "delivered", *(pytest.param(step, marks=pytest.mark.proof) for step in ("started", "written"))]
-)
+@pytest.mark.parametrize("step", in_the_gate(["started", "written", "advanced", "delivered"], "advanced"))
 def test_killed_at_any_step_it_loses_and_doubles_nothing(shop: Shop, tmp_path: Path, step: str) -> None:
     shop.produce(range(EVENTS))
     witness = tmp_path / "witness"
