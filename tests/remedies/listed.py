@@ -182,6 +182,7 @@ NOT_FOLLOWED = {
     "take another name, or give --if-not-exists": "the same command, which then does nothing",
     "remove --mode": _WORDS,
     "remove --guarantee": _WORDS,
+    "give --lab DIR": _WHERE,
     "remove it: the topics are those of the stored positions": _WORDS,
     "remove it: the file says where Kafka is, under kafka:": _WORDS,
     "give --guarantee": _WHERE,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
 
 from fencepost.cli.connection import Connection, connected
+from fencepost.cli.naming import named
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
 from fencepost.machine.counting import count
 
@@ -36,8 +36,9 @@ def list_(connection: Connection, output: FormatOption = OutputFormat.TEXT) -> N
 
 @app.command("describe")
 @connected
+@named("group")
 def describe(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")],
+    group: str,
     connection: Connection,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.cli.connection import Connection, connected, pairs
+from fencepost.cli.naming import named
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, say
 from fencepost.errors import Usage
 from fencepost.machine.counting import count
@@ -22,13 +23,12 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
-
 
 @app.command("create")
 @connected
+@named("topic")
 def create(  # noqa: PLR0913  (a command's options are its parameters)
-    topic: TopicArgument,
+    topic: str,
     *,
     connection: Connection,
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 3,
@@ -94,7 +94,8 @@ def list_(
 
 @app.command("describe")
 @connected
-def describe(topic: TopicArgument, connection: Connection, output: FormatOption = OutputFormat.TEXT) -> None:
+@named("topic")
+def describe(topic: str, connection: Connection, output: FormatOption = OutputFormat.TEXT) -> None:
     """Show a topic: its id, and the replicas and offsets of each partition.
 
     FIRST is the oldest offset, END the next one to be written, STABLE the last stable offset: where readers of
@@ -129,8 +130,9 @@ def describe(topic: TopicArgument, connection: Connection, output: FormatOption 
 
 @app.command("delete")
 @connected
+@named("topic")
 def delete(
-    topic: TopicArgument,
+    topic: str,
     connection: Connection,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: FormatOption = OutputFormat.TEXT,
