@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 
 from fencepost.local import Stack
@@ -18,6 +20,8 @@ def test_the_overview_has_the_brokers_and_the_controllers(web: httpx.Client, sta
     page = web.get("/")
     assert page.status_code == 200
     assert found["cluster_id"] in page.text
+    turned = web.get("/?sort=broker&dir=desc").text
+    assert re.findall(r'data-label="broker"><strong>(\d)<', turned) == ["3", "2", "1"]
 
 
 def test_a_topic_is_told_as_the_command_tells_it(web: httpx.Client, topics: Topics, stack: Stack) -> None:

@@ -55,6 +55,10 @@ def test_it_is_found_by_its_ledger_and_shown_with_its_audit(
         page = page_with(client, f"/pipeline?name={name}", "expected 10, landed 10")
         assert "<svg" in page
         page_with(client, "/", name)
+        assert "No partition has that in its name" in client.get(f"/pipeline?name={name}&q=nothing").text
+        sorted_ = client.get(f"/pipeline?name={name}&sort=records&dir=desc&q={topic}").text
+        assert f"{topic}/0</a>" in sorted_
+        assert 'aria-sort="descending"' in sorted_
         assert client.get("/api/pipeline/batches", params={"name": name}).json()["series"][0]["values"][-1] >= 0
         assert sum(client.get("/api/pipeline/batches", params={"name": name}).json()["series"][0]["values"]) == 10
         assert client.get("/pipeline?name=nobody").status_code == 404

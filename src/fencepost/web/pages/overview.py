@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.admin.attention import Attention, of_pipeline, worst_first
-from fencepost.kafka.layout import Layout
+from fencepost.kafka.layout import BrokerState, Layout
 from fencepost.web.pages.page import Shown
 from fencepost.web.pages.pipelines import Pipeline, every_pipeline, ledger_trouble, pipelines_facts
 from fencepost.web.state import State
-from fencepost.web.tables import Asked
+from fencepost.web.tables import Asked, Columns, arranged
+
+BROKERS: Columns[BrokerState] = {
+    "broker": lambda one: one.id,
+    "state": lambda one: "up" if one.up else "down",
+    "leaders": lambda one: one.leaders,
+    "replicas": lambda one: one.replicas,
+    "lacking": lambda one: one.lacking,
+    "address": lambda one: f"{one.host}:{one.port} {one.rack or ''}",
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ def sums(layout: Layout) -> Sums:
     )
 
 
-def overview(state: State, _asked: Asked) -> Shown:
+def overview(state: State, asked: Asked) -> Shown:
     layout = state.layout()
     if layout.value is None:
         layout.require()
@@ -47,6 +56,7 @@ def overview(state: State, _asked: Asked) -> Shown:
         "overview.html",
         {
             "layout": layout,
+            "brokers": arranged(layout.value.brokers if layout.value else (), BROKERS, asked, "broker"),
             "sums": sums(layout.value) if layout.value else None,
             "attention": attention(state, found),
             "open": state.open_transactions(),

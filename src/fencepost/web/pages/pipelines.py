@@ -136,6 +136,17 @@ class PositionRow:
     lag: PartitionLag | None
 
 
+POSITIONS: Columns[PositionRow] = {
+    "partition": lambda one: f"{one.at.topic}/{one.at.partition:06}",
+    "position": lambda one: one.lag.position if one.lag else one.stored.position if one.stored else None,
+    "stable": lambda one: one.lag.stable if one.lag else None,
+    "records": lambda one: one.lag.waiting.records if one.lag and one.lag.waiting else None,
+    "epoch": lambda one: one.stored.epoch if one.stored else None,
+    "owner": lambda one: str(one.stored.owner) if one.stored else None,
+    "moved": lambda one: one.stored.moved_at.timestamp() if one.stored and one.stored.moved_at else None,
+}
+
+
 def pipeline(state: State, asked: Asked) -> Shown:
     found = one_pipeline(state, asked.query.get("name", ""))
     return Shown(
@@ -143,7 +154,7 @@ def pipeline(state: State, asked: Asked) -> Shown:
         {
             "one": found,
             "hops": hops(state, found),
-            "rows": position_rows(found),
+            "table": arranged(position_rows(found), POSITIONS, asked, "partition"),
             "strips": strips(found.audit),
             "trouble": ledger_trouble(state),
         },
