@@ -193,6 +193,8 @@ NAMES: dict[str, str] = {
     "leading dash": "-n",
     "leading digit": "1st",
     "trailing space": "orders ",
+    "leading space": " orders",
+    "leading tab": "\torders",
     "system": "pg_catalog.pg_class",
 }
 """For topics, groups, tables, columns, pipelines, roles, files."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from fencepost.errors import Usage
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_DROPPED = " \t\n\v\f\r"
 _LONGEST_GROUP = 32_000  # bytes; Kafka's own strings end a little above
 
 
@@ -27,6 +28,19 @@ def require_group(name: str) -> str:
         size = 0
     if not 0 < size <= _LONGEST_GROUP or "\0" in name:
         raise Usage(f"{name[:100]!r} is not a valid group name", "give a non-empty name")
+    return name
+
+
+def require_identity(setting: str, name: str) -> str:
+    """Of a client of ours. Raises Usage where the driver would make another name of it, which may be somebody's.
+
+    It drops white space at the beginning of a setting; of nothing but that an empty one is left.
+    """
+    if not name or name[0] in _DROPPED:
+        raise Usage(
+            f"{setting} {name[:100]!r} is empty, or begins with white space, which librdkafka drops",
+            "give a name that begins with another character",
+        )
     return name
 
 

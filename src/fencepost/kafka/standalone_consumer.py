@@ -18,6 +18,7 @@ from fencepost.kafka.commits import OneCommit
 from fencepost.kafka.config.settings import outsider_settings
 from fencepost.kafka.errors import commit_failure, failure, first_error, may_pass
 from fencepost.kafka.log import librdkafka_log
+from fencepost.kafka.names import require_identity
 from fencepost.kafka.owned_consumer import OwnedConsumer
 from fencepost.model import TopicPartition
 
@@ -45,7 +46,7 @@ class StandaloneConsumer(OwnedConsumer):
         config = {
             **_QUICK,
             **outsider_settings(kafka),
-            "group.id": group,
+            "group.id": require_identity("group.id", group),
             "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,

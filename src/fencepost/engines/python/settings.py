@@ -11,7 +11,7 @@ from fencepost.engines.python.commits import Commit
 from fencepost.errors import UnsupportedGuarantee, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.config.settings import librdkafka_settings
-from fencepost.kafka.names import require_group, require_topic
+from fencepost.kafka.names import require_group, require_identity, require_topic
 from fencepost.kafka.offsets import Start
 from fencepost.rules.findings import require
 from fencepost.rules.reader import reader_findings
@@ -60,7 +60,7 @@ class ConsumerSettings:
                 "commit sync or async, per record or per batch",
             )
         require(self.guarantee, reader_findings(self.kafka))
-        require_group(self.group)
+        require_identity("group.id", require_group(self.group))
         for topic in self.topics:
             require_topic(topic)
         if self.batch < 1:

@@ -10,6 +10,7 @@ from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster, wait_until
 from fencepost.kafka.config.settings import librdkafka_settings
+from fencepost.kafka.names import require_identity
 from fencepost.kafka.topics import describe_topic, is_known, topic_facts, topic_id_and_partitions
 from fencepost.rules.findings import require
 from fencepost.rules.producer import Acks, require_settings, required_producer_settings
@@ -60,6 +61,8 @@ class Declaration:
             raise Usage("at-least-once needs acknowledgements", "give acks=leader or acks=quorum")
         if transactional_id is not None and word is not Guarantee.EXACTLY_ONCE:
             raise Usage(f"a transactional.id goes with exactly-once, not with {word}", "leave it out")
+        if transactional_id is not None:
+            require_identity("transactional.id", transactional_id)
         return cls(word, given or meant, transactional_id, delivery_reports, guarantee is not None)
 
     def settings(self, kafka: Mapping[str, str]) -> dict[str, Any]:
