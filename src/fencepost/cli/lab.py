@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -66,24 +67,29 @@ def run(
     Example: fencepost lab run --fault 7
     """
     from fencepost.lab.catalogue import chosen
-    from fencepost.lab.judge import worst
+    from fencepost.lab.judge import Judgement, worst
     from fencepost.lab.session import Session
 
     if sum((bool(names), everything, fault is not None)) > 1:
         raise Usage("names, --all and --fault exclude each other", "give one of them")
     wanted = chosen(names or [], everything=everything, fault=fault)
     told = say if output is OutputFormat.TEXT else note
-    session = Session(home, told, random.SystemRandom().randrange(2**31) if seed is None else seed)
+    session = Session(home, told, _drawn(seed))
     judgements = []
-    for played in session.play(wanted):
-        judgements.append(played.verdict.judgement)
-        if output is OutputFormat.JSON:
-            emit_json(played.as_json())
-        else:
-            _conclude(played)
+    with closing(session.play(wanted)) as plays:
+        for played in plays:
+            judgements.append(played.verdict.judgement)
+            if output is OutputFormat.JSON:
+                emit_json(played.as_json())
+            else:
+                _conclude(played)
     if len(judgements) > 1:
-        told(f"{judgements.count(worst(()).HOLDS)} of {len(judgements)} hold")
+        told(f"{judgements.count(Judgement.HOLDS)} of {len(judgements)} hold")
     raise typer.Exit(worst(judgements).exit_code)
+
+
+def _drawn(seed: int | None) -> int:
+    return random.SystemRandom().randrange(2**31) if seed is None else seed
 
 
 def _conclude(played: Played) -> None:
@@ -97,12 +103,53 @@ def _conclude(played: Played) -> None:
 
 
 @app.command()
+def soak(  # noqa: PLR0913, PLR0917 (each is an option of the command)
+    minutes: Annotated[float, typer.Option(min=0.05, help="For how long things are broken.")] = 10.0,
+    sink: Annotated[str | None, typer.Option(help="postgres (default) or kafka.", show_default=False)] = None,
+    engine: Annotated[Literal["python", "spark"], typer.Option(help="The pipeline's engine.")] = "spark",
+    rate: Annotated[int, typer.Option(min=1, help="Events a second, of each of two producers.")] = 400,
+    seed: Annotated[int | None, typer.Option(min=0, help="Draw the same again. Default: a new one.")] = None,
+    home: HomeOption = HOME,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Break two things at a time, for minutes, under two producers and an exactly-once pipeline; then compare every id.
+
+    Brokers, producers, the driver and PostgreSQL are killed, stopped and cut off as a seed says.
+    Example: fencepost lab soak --minutes 60 --seed 7
+    """
+    from fencepost.lab.judge import Judgement
+    from fencepost.lab.scenario import Engine
+    from fencepost.lab.soak.soak import Asked
+    from fencepost.lab.soak.soak import soak as soaked
+
+    asked = Asked.of(minutes, _drawn(seed), sink, Engine(engine), rate)
+    verdict = soaked(asked, home, say if output is OutputFormat.TEXT else note)
+    if output is OutputFormat.JSON:
+        emit_json(verdict)
+    else:
+        _tell_soak(verdict)
+    raise typer.Exit(Judgement(verdict["verdict"]).exit_code)
+
+
+def _tell_soak(verdict: dict[str, Any]) -> None:
+    say(_ended(verdict))
+    if verdict["verdict"] == "inconclusive":
+        return
+    blows = ", ".join(f"{blow} {times}" for blow, times in verdict["blows"].items())
+    recovery, bound = verdict["recovery_seconds"], verdict["bound"]
+    say(f"  {verdict['sent']:,} events; {blows}; {verdict['hit_in_flight']} hit events on their way")
+    say(f"  something landed again after {recovery['p50']} s (p50), {recovery['p99']} s (p99)")
+    if bound:
+        say(f"  none of these did harm: with 95 % certainty fewer than {bound:.2%} of such strikes do")
+
+
+@app.command()
 def show(
     which: Annotated[str, typer.Argument(metavar="RUN", help="The name of a run, a part of it, or `last`.")],
     home: HomeOption = HOME,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Tell a run again: what happened, in order, and the verdict.
+    """Tell a run again: what happened, in order, and the verdict. Exits with 5 where it came to none.
 
     Example: fencepost lab show last
     """

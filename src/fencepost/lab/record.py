@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from fencepost.errors import Usage
+from fencepost.machine import disk
 from fencepost.machine.plain_json import dumped
 
 HOME = Path("fencepost-lab")
@@ -56,7 +57,7 @@ class History:
         self._say(f"  {seconds:6.1f} s  {f'{run}: ' if run else ''}{text}")
 
     def end(self, verdict: dict[str, Any]) -> None:
-        (self.folder / VERDICT).write_text(dumped(verdict) + "\n")
+        disk.write(self.folder / VERDICT, dumped(verdict) + "\n")
 
 
 def folder_of(home: Path, run: str) -> Path:

@@ -6,7 +6,7 @@ Those of one session that have the same control share it: it is played once, and
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,17 +80,17 @@ class Session:
         self._quick: bool | None = None
         self._controls: Controls = {}
 
-    def play(self, scenarios: Sequence[Scenario]) -> Iterator[Played]:
-        """One after the other, those that share a stack together; everything is gone at the end."""
+    def play(self, scenarios: Sequence[Scenario]) -> Generator[Played]:
+        """One after the other, those that share a stack together; everything is gone at the end. Close it."""
         with terminating():
             try:
-                for scenario in sorted(scenarios, key=lambda one: one.engine is Engine.SPARK):
+                for number, scenario in enumerate(sorted(scenarios, key=lambda one: one.engine is Engine.SPARK), 1):
+                    self._say(f"{number} of {len(scenarios)}: {scenario.name}: {scenario.tells}")
                     yield self._play(scenario)
             finally:
                 self._down()
 
     def _play(self, scenario: Scenario) -> Played:
-        self._say(f"{scenario.name}: {scenario.tells}")
         field = self._field_for(scenario)
         history = History.begin(self._home, scenario.name, self._say)
         with kept_logs(field, history.folder):

@@ -18,7 +18,7 @@ def main() -> int:
     work = Work.model_validate_json(sys.argv[1])
     spec, news = load(work.spec), NewsFile(work.news)
     try:
-        done = Pipeline(spec, listen=news.hear, see=work.observer(spec.source.origins[0])).run(once=True)
+        done = Pipeline(spec, listen=news.hear, see=work.observer(spec.source.origins[0])).run(once=work.once)
     except FencepostError as error:
         news.tell("failed", error=type(error).__name__, message=str(error))
         return error.exit_code

@@ -32,16 +32,18 @@ TIMEOUT = 60.0
 # a member that is gone or stands still is missed soon
 _MEMBER = {"session.timeout.ms": "2000", "heartbeat.interval.ms": "300", "max.poll.interval.ms": "300000"}
 _JSON = {"value": "json", "schema": "id long"}
-_ROWS = 50  # in a batch of the python engine
+ROWS = 50
 
 
 class Flow:
     """Records are spread over the partitions by their id."""
 
-    def __init__(self, field: Field, folder: Path, scenario: Scenario) -> None:
+    def __init__(self, field: Field, folder: Path, scenario: Scenario, rows: int = ROWS) -> None:
+        """`rows`: how many the python engine takes at once."""
         self.field = field
         self.folder = folder
         self.scenario = scenario
+        self._rows = rows
         self.topic = self.name = f"lab_{uuid4().hex[:10]}"  # of the pipeline; it may get another one
         self.sent: list[int] = []
         self.bad = 0  # records that cannot be read
@@ -83,7 +85,7 @@ class Flow:
                 "format": self.scenario.sink,
                 "options": demo.options(self.target, self.field.dsn, self.folder),
             },
-            "batch": {"small": 0} if spark else {"records": _ROWS},
+            "batch": {"small": 0} if spark else {"records": self._rows},
             **({"transform": {"sql": sql}, "spark": {"spark.master": "local[2,4]"}} if spark else {}),
             **({"on_error": "dead_letter"} if self.scenario.dead_letters else {}),
         }

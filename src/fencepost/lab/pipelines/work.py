@@ -25,11 +25,12 @@ class Gate(BaseModel):
 
 
 class Work(BaseModel):
-    """Drain the pipeline's topic once."""
+    """Carry the pipeline's events."""
 
     model_config = ConfigDict(frozen=True)
     spec: Path
     news: Path  # JSON lines: what it did, and the error that ended it
+    once: bool = True  # up to where the topic ends now
     gate: Gate | None = None
     plain: Control | None = None  # of the plain loop: how it commits, and where it starts
 

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 from psycopg.conninfo import make_conninfo
 
 from fencepost.errors import Unreachable
@@ -59,16 +64,22 @@ class Field:
         """PostgreSQL, through its proxy."""
         return make_conninfo(self.stack.dsn, port=self.proxy.ports()[DATABASE])
 
-    def topic(self, *replicas: list[int], min_in_sync: int = 2, unclean: bool = False) -> str:
+    def topic(self, *replicas: list[int], min_in_sync: int = 2) -> str:
         """A topic whose partitions are led by the first of their replicas, ready to be written to."""
         name = f"story-{uuid4().hex}"
         layout = [list(each) for each in replicas or ([1, 2, 3],)]
-        config = {"min.insync.replicas": str(min_in_sync), "unclean.leader.election.enable": str(unclean).lower()}
-        new = NewTopic(name, len(layout), replica_assignment=layout, config=config)
+        new = NewTopic(name, len(layout), replica_assignment=layout, config={"min.insync.replicas": str(min_in_sync)})
         with Cluster(self.direct) as cluster:
             cluster.tell(lambda: cluster.admin.create_topics([new])[name], f"topic {name}")
         self.await_true(lambda: self.in_sync(name) == [set(each) for each in layout], f"{name} has no leaders")
         return name
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Another setting, behind the back of those who looked at the topic when they began."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        with Cluster(self.direct) as cluster:
+            cluster.tell(lambda: cluster.admin.incremental_alter_configs([resource])[resource], f"topic {topic}")
 
     def in_sync(self, topic: str) -> list[set[int]]:
         """By partition; empty while the broker that is asked has not heard of the topic."""
@@ -78,7 +89,10 @@ class Field:
             return []
 
     def leader(self, topic: str) -> int | None:
-        return self._described(topic).partitions[0].leader
+        """Of its first partition. Asks for no offsets: a leader that lacks some has none to tell."""
+        with Cluster(self.direct) as cluster:
+            leader = cluster.admin.list_topics(topic, PATIENCE).topics[topic].partitions[0].leader
+        return leader if leader >= 0 else None
 
     def _described(self, topic: str) -> TopicDescription:
         with Cluster(self.direct) as cluster:

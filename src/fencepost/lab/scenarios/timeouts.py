@@ -78,8 +78,9 @@ def _aborted(field: Field, topic: str) -> bool:
 
 def unclean_election(field: Field) -> tuple[Shown, Shown]:
     """Both replicas in sync die; the third, which lacks their last records, comes back before them."""
-    weak = Sender(field, field.topic([1, 2, 3], unclean=True), "at-least-once", message_timeout_ms="60000")
+    weak = Sender(field, field.topic([1, 2, 3]), "at-least-once", message_timeout_ms="60000")
     strong = Sender(field, field.topic([1, 2, 3]), "at-least-once", message_timeout_ms="60000")
+    field.configure(weak.topic, "unclean.leader.election.enable", "true")  # a producer would refuse such a topic
     first, second, stale = (field.stack.brokers[name] for name in ("broker-1", "broker-2", "broker-3"))
     stale.kill()
     for sender in (weak, strong):
