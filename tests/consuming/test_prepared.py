@@ -109,6 +109,29 @@ def test_a_staged_transform_runs_with_what_was_prepared(flow: Guarded) -> None:
     assert flow.run_as_role(**parts).rows == 2
 
 
+@pytest.mark.proof
+def test_a_stream_with_state_runs_with_what_was_prepared_in_a_ledger_that_is_older(flow: Guarded) -> None:
+    """The ledger's table of streams came later: who may not make it is told who can."""
+    flow.produce(range(20))
+    flow.prepare("--role", flow.role)
+    flow.run_as_role()
+    parts: dict[str, Any] = {
+        "name": f"{flow.name}_counted",
+        "engine": "spark",
+        "transform": {"sql": "SELECT id % 2 AS half, count(*) AS n FROM events GROUP BY 1", "output_mode": "update"},
+        "checkpoint": str(flow.folder / "state"),
+        "options": {"table": f"{flow.name}_counted"},
+    }
+    flow.kafka = {"bootstrap.servers": flow.stack.bootstrap_servers}
+    flow.prepare("--role", flow.role, **parts)
+    flow.sql(f"DROP TABLE {flow.ledger}.streams")
+    with pytest.raises(Refused, match="denied"):
+        flow.run_as_role(**parts)
+    assert flow.prepare("--role", flow.role, **parts)["made"] == [f"{flow.ledger}.streams"]
+    assert flow.run_as_role(**parts).rows == 2
+    assert not flow.may("DELETE", f"{flow.ledger}.streams")
+
+
 def test_it_says_what_it_did_and_the_second_time_that_nothing_was_left_to_do(flow: Guarded) -> None:
     own = [f"{flow.ledger}.{table}" for table in ("pipelines", "positions", "spans")]
     first = flow.prepare(on_error="dead_letter")

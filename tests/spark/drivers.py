@@ -169,6 +169,12 @@ def naive_process(folder: Path, settings: dict[str, Any]) -> Iterator[Driver]:
 
 
 @contextmanager
+def stateful_native_process(folder: Path, settings: dict[str, Any]) -> Iterator[Driver]:
+    with _driver("stateful_native_process.py", [json.dumps(settings)], folder) as driver:
+        yield driver
+
+
+@contextmanager
 def own_process(folder: Path, settings: dict[str, Any]) -> Iterator[Driver]:
     with _driver("own_process.py", [json.dumps(settings)], folder) as driver:
         yield driver

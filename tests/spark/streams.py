@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,18 @@ SCHEMA = "id long, user string, at timestamp, v long"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DELAY, WINDOW = 5, 10  # seconds
 
-WINDOWS = f"""
+# of a module that has a function `summed` for what comes before
+SUMS = f"""
 from pyspark.sql import functions as f
 
 
 def made(events):
-    late = events.withWatermark("at", "{DELAY} seconds")
+    late = summed(events).withWatermark("at", "{DELAY} seconds")
     grouped = late.groupBy(f.window("at", "{WINDOW} seconds"), "user")
     sums = grouped.agg(f.count("*").alias("n"), f.sum("v").alias("v"))
     return sums.select(f.col("window.start").alias("start"), "user", "n", "v")
 """
+WINDOWS = f"def summed(events):\n    return events\n{SUMS}"
 
 FIRSTS = f"""
 def made(events):
@@ -84,7 +87,7 @@ def windows(batches: Iterable[list[Event]], update: bool = False) -> list[tuple[
     """Rows by window and user: once, when the watermark has passed the window; or the newest of each."""
     open_: dict[tuple[float, str], tuple[int, int]] = {}
     rows: list[tuple[Any, ...]] = []
-    latest = reached = before = 0.0  # the highest time of all, the watermark of this batch and that of the last one
+    latest = reached = before = -inf  # the highest time of all, the watermark of this batch and that of the last one
     for batch in batches:
         before, reached = reached, max(reached, latest - DELAY)
         for event in batch:
@@ -107,7 +110,7 @@ def firsts(batches: Iterable[list[Event]], landed: set[int]) -> list[tuple[int, 
     """
     known: dict[str, float] = {}
     rows: list[tuple[int, str]] = []
-    latest = reached = before = 0.0
+    latest = reached = before = -inf
     for batch in batches:
         before, reached = reached, max(reached, latest - DELAY)
         new: dict[str, list[Event]] = {}
@@ -150,6 +153,10 @@ def orders(ids: Iterable[int]) -> list[Event]:
     return found
 
 
+def source_part(topic: str) -> dict[str, str]:
+    return {"topic": topic, "value": "json", "schema": SCHEMA}
+
+
 class StateFlow(Flow):
     """Of one stream; the table has the rows of its transform."""
 
@@ -164,7 +171,7 @@ class StateFlow(Flow):
     def declare(self, **parts: Any) -> Path:
         (self.folder / "made.py").write_text(parts.pop("code", self.code))
         stream = {
-            "source": {"topic": self.name, "value": "json", "schema": SCHEMA},
+            "source": source_part(self.name),
             "transform": {"spark": "made.py:made", **parts.pop("more", {})},
             "checkpoint": str(self.folder / "state"),
             "batch": {"records": 40},

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from fencepost.engines.spark.stateful.takeover import Judge
+from fencepost.admin.plan import plan_pipeline
+from fencepost.admin.positions import propose
+from fencepost.engines.spark.stateful.takeover import judge_of
 from fencepost.errors import CheckpointMismatch, PositionLost, Usage
 from fencepost.local import Stack
-from fencepost.sinks.kind import KeepsStreams, require_able
 from fencepost.spec import load
 from spark.streams import StateFlow, spread
 
@@ -43,9 +44,8 @@ def flow(ran: tuple[StateFlow, Path]) -> Iterator[StateFlow]:
 def judged(flow: StateFlow) -> None:
     """As a run does it, before and after it takes over."""
     spec = load(flow.declare())
-    kind = require_able(spec.sink.kind, KeepsStreams, "the sink", "keep streams")
     with closing(spec.sink.kind.ledger(spec.job)) as ledger:
-        Judge(flow.root, kind, ledger, spec.name).judged(ledger.positions(spec.name))
+        judge_of(spec, ledger).judged(ledger.positions(spec.name))
 
 
 def at(flow: StateFlow, *place: str) -> Path:
@@ -84,6 +84,7 @@ DAMAGES: dict[str, tuple[Callable[[StateFlow], object], str]] = {
         lambda flow: at(flow, "state", "0", "1", "{after}.delta").write_text(""),
         "state/0/1",
     ),
+    "a whole part of the state is gone": (lambda flow: shutil.rmtree(at(flow, "state", "0", "3")), "state/0/3"),
     "all of the state is gone": (lambda flow: shutil.rmtree(at(flow, "state")), "lacks the state"),
 }
 
@@ -112,7 +113,10 @@ def test_an_old_copy_is_refused_by_the_run_itself_and_nothing_moves(
     (old,) = flow.root.iterdir()
     old.rename(flow.root / folder)  # of the same name, even
     flow.send(spread(range(200, 210)))
-    with pytest.raises(CheckpointMismatch, match=rf"is {number} of stream .* ends with batch \d+"):
+    said = rf"is {number} of stream .* ends with batch \d+"
+    with pytest.raises(CheckpointMismatch, match=said):
+        plan_pipeline(load(flow.declare()), offline=False)
+    with pytest.raises(CheckpointMismatch, match=said):
         flow.run()
     assert (flow.stored_batches(), flow.rows()) == before
 
@@ -169,3 +173,9 @@ def test_what_does_not_go_with_a_checkpoint_is_refused_in_the_file(flow: StateFl
 def test_a_transform_that_keeps_nothing_needs_no_checkpoint(flow: StateFlow) -> None:
     with pytest.raises(Usage, match="nothing in the transform keeps state"):
         flow.run(transform={"sql": "SELECT id FROM events"})
+
+
+def test_positions_of_a_pipeline_with_state_are_not_set_by_hand(flow: StateFlow) -> None:
+    with pytest.raises(Usage, match="keeps state, which belongs to the positions") as refused:
+        propose(load(flow.declare()), "earliest")
+    assert "docs/state.md" in refused.value.remedy

@@ -61,7 +61,8 @@ class RunningQuery:
             raise Usage(
                 f"the stream keeps state from batch to batch ({part}), which would not fit the stored positions after "
                 "a crash",
-                "remove watermarks, windows, dropDuplicates, limit and joins of streams: group in the database",
+                "remove watermarks, windows, dropDuplicates, limit and joins of streams, or make it a pipeline with a "
+                "checkpoint (docs/state.md)",
             )
 
     def source_options(self) -> list[dict[str, str]]:

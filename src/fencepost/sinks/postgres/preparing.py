@@ -72,7 +72,7 @@ def _needed(connection: Connection, job: SinkJob, staged: bool, table: str) -> I
     yield Grant(Kind.TABLE, (schema, "positions"), ("SELECT", "INSERT", "UPDATE"))
     yield Grant(Kind.TABLE, (schema, "spans"), ("SELECT", "INSERT", "UPDATE", "DELETE"))
     if job.streams:
-        yield Grant(Kind.TABLE, (schema, STREAMS), ("SELECT", "INSERT", "UPDATE", "DELETE"))
+        yield Grant(Kind.TABLE, (schema, STREAMS), ("SELECT", "INSERT", "UPDATE"))
     target = place_of(connection, table)
     yield Grant(Kind.SCHEMA, target[:1], ("USAGE",))
     yield Grant(Kind.TABLE, target, _of_the_target(options))

@@ -22,6 +22,11 @@ from fencepost.model import Landed, Span, StreamBatch, StreamStep, TopicPartitio
 from fencepost.sinks.kind import TakesTables, require_able
 from fencepost.spec import OutputMode
 
+CHANGED = (
+    "or, if the transform is another one than that which made the state: go back to that one, or build the state anew "
+    "(docs/state.md)"
+)
+
 
 @dataclass
 class StateCarrier(BatchCarrier):
@@ -35,13 +40,18 @@ class StateCarrier(BatchCarrier):
         self._last = self.own.last
         self._log = Checkpoint(self.own.folder)
 
+    @property
+    def fresh(self) -> bool:
+        """Has this term not landed a batch yet?"""
+        return self._last is self.own.last
+
     def carry_numbered(self, rows: DataFrame, number: int) -> BatchDone:
         """Deliver the batch that Spark calls with. Raises PartitionsAdded where one is not of this term."""
         planned = self._planned(number)
         spans = self._spans(planned)
         query = query_of(rows)
         landed = self._staged(rows, spans, lambda: self._step(query, number, planned))
-        if self._last is self.own.last:
+        if self.fresh:
             folders.clear(self.own.root, self.tenure, self.own.base)
         self._last = self._next
         return BatchDone(
@@ -78,6 +88,7 @@ class StateCarrier(BatchCarrier):
                 f"the state after batch {number} is not in {self.own.folder} ({part})",
                 "checkpoint must be a folder that the driver and all executors share",
             )
+        self._log.sync(number, whole=self.fresh)
         self._next = StreamBatch(
             query.stream, number, planned.offsets, planned.watermark, query.next_watermark(), self.own.folder.name
         )
@@ -106,7 +117,14 @@ class StateStream(BatchStream):
 
     def carry(self, once: bool, every: str) -> None:
         with closing(self.carrier):
-            self._wait(self._start(self.carrier.own.folder, once, every))
+            try:
+                self._wait(self._start(self.carrier.own.folder, once, every))
+            except Refused as refusal:
+                with self.guard() as require_own:
+                    require_own()  # a successor clears our folder away: then it is Fenced that ends this run
+                if self.carrier.fresh and self.carrier.own.base is not None:
+                    raise Refused(refusal.message, f"{refusal.remedy}; {CHANGED}") from refusal
+                raise
 
     def _writer(self) -> DataStreamWriter:
         records = self.source.stream(self.carrier.spark, self.carrier.tenure.positions)

@@ -6,8 +6,10 @@ Spark writes each file beside and renames it into its place: it is whole or not 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,17 @@ class Checkpoint:
             return "state"
         return next((str(one.relative_to(self.folder)) for one in parts if not _holds(one, version)), None)
 
+    def sync(self, number: int, whole: bool) -> None:
+        """What the batch left there outlives the machine's power, as its rows will. `whole`: everything, for once."""
+        if whole:
+            files = [path for path in self.folder.rglob("*") if path.is_file()]
+        else:
+            files = [one for store in self._stores() for one in store.iterdir() if version_of(one.name) == number + 1]
+            files.append(self.folder / "offsets" / str(number))
+        for path in [*files, *{file.parent for file in files}]:
+            with suppress(FileNotFoundError):  # Spark clears old ones away
+                sync(path)
+
     def _stores(self) -> Iterator[Path]:
         """Where each task keeps its part: of some operators in several stores."""
         for operator in sorted(self.folder.glob("state/*")):
@@ -79,6 +92,15 @@ class Checkpoint:
                 part = operator / str(number)
                 below = [one for one in sorted(part.glob("*")) if one.is_dir() and _is_store(one)]
                 yield from below or [part]
+
+
+def sync(path: Path) -> None:
+    """A file, or a folder with the names that are in it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def version_of(name: str) -> int | None:

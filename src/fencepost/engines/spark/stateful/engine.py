@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import cast
 from uuid import UUID
 
@@ -12,10 +11,9 @@ from fencepost.engines.listener import BatchDone, Listener
 from fencepost.engines.spark.engine import SparkEngine
 from fencepost.engines.spark.stateful.carrying import StateCarrier, StateStream
 from fencepost.engines.spark.stateful.rows import StreamRows
-from fencepost.engines.spark.stateful.takeover import Judge, own_checkpoint
+from fencepost.engines.spark.stateful.takeover import judge_of, own_checkpoint
 from fencepost.errors import CheckpointMismatch
 from fencepost.model import Landed, Tenure, TopicPartition
-from fencepost.sinks.kind import KEEP_STREAMS, KeepsStreams, Store, require_able
 
 
 class StateEngine(SparkEngine):
@@ -34,7 +32,7 @@ class StateEngine(SparkEngine):
     def _stream(self, tenure: Tenure, landed: Callable[[BatchDone], None], tell: Listener) -> StateStream:
         rows = cast(StreamRows, self.transform)
         with closing(self.target.open()) as store:
-            own = own_checkpoint(self._judge(store), tenure)
+            own = own_checkpoint(judge_of(self.spec, store), tenure)
         return StateStream(
             self._carrier(StateCarrier, tenure, own=own, keeps=rows.keeps),
             rows.source,
@@ -48,7 +46,7 @@ class StateEngine(SparkEngine):
 
     def _look(self, positions: Mapping[TopicPartition, int]) -> None:
         """An owner that is at work moves on meanwhile, and clears away: then it is looked at again."""
-        judge, last = self._judge(self.ledger), None
+        judge, last = judge_of(self.spec, self.ledger), None
         while True:
             try:
                 judge.judged(positions)
@@ -58,8 +56,3 @@ class StateEngine(SparkEngine):
                 if now == last or now is None:
                     raise
                 last, positions = now, {**positions, **self.ledger.positions(self.spec.name)}
-
-    def _judge(self, store: Store) -> Judge:
-        kind = require_able(self.spec.sink.kind, KeepsStreams, self.spec.sink.format, KEEP_STREAMS)
-        root = Path(self.spec.folder, self.spec.checkpoint or "", self.spec.name).resolve()
-        return Judge(root, kind, store, self.spec.name)

@@ -11,12 +11,16 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from fencepost.engines.spark.stateful.checkpoint import Checkpoint, Planned, lines_of, noted, version_of
+from fencepost.engines.spark.stateful.checkpoint import Checkpoint, Planned, lines_of, noted, sync, version_of
 from fencepost.model import StreamBatch, Tenure
 
 _NAME = re.compile(r"epoch-(\d+)-([0-9a-f]{8})(\.part)?")
 _TEMPORARY = re.compile(r".*\.tmp(\..*)?|\.nfs.*")
 _ENTRY = re.compile(r"\.?(\d+)(\.crc)?")
+
+
+def is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and not name.endswith(".part")
 
 
 def name_for(tenure: Tenure) -> str:
@@ -66,9 +70,9 @@ def fork(old: Checkpoint, new: Path, last: StreamBatch) -> None:
     if planned and last.next_watermark > last.watermark and not (part / "offsets" / str(last.number + 1)).exists():
         _write(part / "offsets" / str(last.number + 1), _without_records(planned, last))
     for folder in [path for path in part.rglob("*") if path.is_dir()]:
-        _sync(folder)
+        sync(folder)
     part.rename(new)
-    _sync(new.parent)
+    sync(new.parent)
 
 
 def _belongs(old: Checkpoint, here: Path, name: str, number: int) -> bool:
@@ -110,11 +114,3 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -10,9 +10,10 @@ from pathlib import Path
 from fencepost import fence
 from fencepost.engines.spark.stateful import folders
 from fencepost.engines.spark.stateful.checkpoint import Checkpoint, beginning, ends_of
-from fencepost.errors import CheckpointMismatch
+from fencepost.errors import CheckpointMismatch, Refused
 from fencepost.model import StreamBatch, Tenure, TopicPartition
-from fencepost.sinks.kind import KeepsStreams, Store
+from fencepost.sinks.kind import KEEP_STREAMS, KeepsStreams, Store, require_able
+from fencepost.spec import PipelineSpec
 
 BEFORE_ALL = -1  # the number of no batch: the stream has begun, and nothing has landed
 WAYS_OUT = (
@@ -52,6 +53,8 @@ class Judge:
             if last is None or last.offsets != beginning(positions):
                 self._require_nothing_moved()
             return last, None
+        if not folders.is_name(last.checkpoint):
+            raise self._unfit(last, "is no folder of a checkpoint")
         checkpoint = Checkpoint(self.root / last.checkpoint)
         self._require_fit(checkpoint, last)
         self._require_positions(last, positions)
@@ -111,6 +114,13 @@ class Judge:
         self.kind.require_no_rows(self.store, self.pipeline)
 
 
+def judge_of(spec: PipelineSpec, store: Store) -> Judge:
+    """Of a pipeline with a checkpoint. Raises Usage where its sink cannot keep state."""
+    kind = require_able(spec.sink.kind, KeepsStreams, spec.sink.format, KEEP_STREAMS)
+    root = Path(spec.folder, spec.checkpoint or "", spec.name).resolve()
+    return Judge(root, kind, store, spec.name)
+
+
 def own_checkpoint(judge: Judge, tenure: Tenure) -> OwnCheckpoint:
     """Whoever had the positions is fenced by now, and the ledger stands still. Raises Fenced where we are too."""
     folder = judge.root / folders.name_for(tenure)
@@ -120,8 +130,13 @@ def own_checkpoint(judge: Judge, tenure: Tenure) -> OwnCheckpoint:
             return OwnCheckpoint(judge.root, folder, _begun(judge, tenure, folder), None)
         folders.fork(base, folder, last)
         return OwnCheckpoint(judge.root, folder, last, base.folder)
-    except (CheckpointMismatch, OSError):
+    except (CheckpointMismatch, OSError) as trouble:
         fence.require_own(judge.store.stored(tenure.pipeline), tenure)  # a successor clears away what we look for
+        if isinstance(trouble, OSError):
+            raise Refused(
+                f"the checkpoint {folder} cannot be made: {trouble.strerror}",
+                "see that its folder can be written to, and run again",
+            ) from trouble
         raise
 
 
