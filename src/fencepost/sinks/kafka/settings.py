@@ -47,9 +47,8 @@ class KafkaSettings:
     def __post_init__(self) -> None:
         if not self.topics:
             raise Usage("a Kafka sink needs a topic to write to", "give at least one")
-        Declaration.of(Guarantee.EXACTLY_ONCE, None, "", delivery_reports=False).settings(
-            self.kafka
-        )  # refuses what breaks it
+        any_id = Declaration.of(Guarantee.EXACTLY_ONCE, None, "any", delivery_reports=False)
+        any_id.settings(self.kafka)  # refuses what breaks it
 
     def group(self, pipeline: str) -> str:
         """The consumer group that keeps the pipeline's positions."""
