@@ -39,7 +39,7 @@ ALLOWED = {
     # the face of all that is above: nothing but the command line imports it
     "web": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "admin", "audit", "machine"},
     "local": {"errors", "machine"},
-    "lab": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "run", "audit", "machine", "local"},
+    "lab": IDEA | {"rows", "kafka", "producing", "sinks", "spec", "engines", "run", "audit", "machine", "local"},
     "demo": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "audit", "machine", "local", "lab"},
     "cli": {"*"},
     "__init__": {"spark", "errors", "guarantee", "model", "sinks", "engines", "run", "producing", "audit", "local"},
