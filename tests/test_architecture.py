@@ -37,7 +37,7 @@ ALLOWED = {
     # upsert and dedupe: the transform is run again, as both engines run it
     "audit": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "machine"},
     "local": {"errors", "machine"},
-    "lab": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "run", "audit", "machine", "local"},
+    "lab": IDEA | {"rows", "kafka", "producing", "sinks", "spec", "engines", "run", "audit", "machine", "local"},
     "demo": IDEA | {"kafka", "producing", "sinks", "spec", "engines", "audit", "machine", "local", "lab"},
     # the face of all that is above: nothing but the command line imports it
     "web": IDEA | {"rows", "kafka", "sinks", "spec", "engines", "admin", "audit", "lab", "machine"},

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fencepost.lab.judge import Verdict, judge
+from fencepost.lab.pipelines.scene import How
 from fencepost.lab.record import History
 from fencepost.lab.scenario import Scenario
 from fencepost.lab.scenarios.field import Field
@@ -24,7 +25,7 @@ def play(field: Field, tmp_path: Path) -> Play:
     def played(scenario: Scenario, **other: Any) -> Verdict:
         changed = scenario.model_copy(update=other)
         history = History.begin(tmp_path, changed.name, lambda _line: None)
-        guarded, control = trials(field, changed, history, seed=7)
+        guarded, control = trials(field, changed, history, How(seed=7))
         return judge(changed.guarantee, guarded, control, changed.must_stop)
 
     return played

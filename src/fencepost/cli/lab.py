@@ -13,6 +13,8 @@ from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_tab
 from fencepost.errors import Usage
 
 if TYPE_CHECKING:
+    from fencepost.lab.pipelines.theirs import Theirs
+    from fencepost.lab.scenario import Scenario
     from fencepost.lab.session import Played
 
 app = typer.Typer(help="Break real brokers, drivers and databases, and show that the guarantee holds.")
@@ -52,10 +54,18 @@ def list_(output: FormatOption = OutputFormat.TEXT) -> None:
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Scenarios, or rows of several.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every scenario.")] = False,
     fault: Annotated[int | None, typer.Option(help="Every scenario of this fault.")] = None,
+    pipeline: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Break your own pipeline: every scenario of its engine, sink and guarantee."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --pipeline: an event a line. Default: made from the schema."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Draw the same again. Default: a new one.")] = None,
     home: HomeOption = HOME,
     output: FormatOption = OutputFormat.TEXT,
@@ -66,15 +76,16 @@ def run(
     with 5 if one is inconclusive or vacuous.
     Example: fencepost lab run --fault 7
     """
-    from fencepost.lab.catalogue import chosen
     from fencepost.lab.judge import Judgement, worst
+    from fencepost.lab.pipelines.scene import How
     from fencepost.lab.session import Session
 
     if sum((bool(names), everything, fault is not None)) > 1:
         raise Usage("names, --all and --fault exclude each other", "give one of them")
-    wanted = chosen(names or [], everything=everything, fault=fault)
+    theirs = _theirs(pipeline, data)
+    wanted = _wanted(theirs, names or [], everything=everything, fault=fault)
     told = say if output is OutputFormat.TEXT else note
-    session = Session(home, told, _drawn(seed))
+    session = Session(home, told, How(_drawn(seed), theirs))
     judgements = []
     with closing(session.play(wanted)) as plays:
         for played in plays:
@@ -86,6 +97,28 @@ def run(
     if len(judgements) > 1:
         told(f"{judgements.count(Judgement.HOLDS)} of {len(judgements)} hold")
     raise typer.Exit(worst(judgements).exit_code)
+
+
+def _theirs(pipeline: Path | None, data: Path | None) -> Theirs | None:
+    if pipeline is None:
+        if data is not None:
+            raise Usage("--data goes with --pipeline", "give the pipeline's file too")
+        return None
+    from fencepost.lab.pipelines.theirs import Theirs
+
+    return Theirs.load(pipeline, data)
+
+
+def _wanted(theirs: Theirs | None, names: list[str], *, everything: bool, fault: int | None) -> list[Scenario]:
+    from fencepost.lab.catalogue import chosen
+
+    if theirs is None:
+        return chosen(names, everything=everything, fault=fault)
+    named = chosen(names, everything=everything or not (names or fault), fault=fault)
+    if fitting := [scenario for scenario in named if theirs.fits(scenario)]:
+        return fitting
+    what = f"engine {theirs.spec.engine}, sink {theirs.spec.sink.format}, {theirs.spec.guarantee}"
+    raise Usage(f"no such scenario goes with {what}", "see `fencepost lab list`")
 
 
 def _drawn(seed: int | None) -> int:

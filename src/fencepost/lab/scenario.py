@@ -101,7 +101,7 @@ class Control(_Part):
     recipe: Recipe | None = None
     commit: Literal["auto", "after", "before"] = "after"  # of the plain loop: by time, after the batch, before it
     start: Literal["earliest", "latest"] = "earliest"  # of the plain loop, where its group has no position
-    poll_ms: Annotated[int, Field(ge=2_000)] = 300_000  # of the plain loop: max.poll.interval.ms
+    poll_ms: Annotated[int, Field(ge=3_000)] = 300_000  # of the plain loop: max.poll.interval.ms
     fail_on_data_loss: bool = True
     inject: Inject | None = None
 

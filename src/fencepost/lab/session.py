@@ -15,6 +15,8 @@ from typing import Any
 from fencepost.errors import FencepostError
 from fencepost.lab.judge import Trial, Verdict, judge
 from fencepost.lab.logs import kept_logs
+from fencepost.lab.pipelines.scene import How, Scene
+from fencepost.lab.pipelines.trial import trial_of
 from fencepost.lab.record import History, Say
 from fencepost.lab.scenario import Engine, Recipe, Scenario
 from fencepost.lab.scenarios.field import Field, opened
@@ -32,13 +34,14 @@ class Played:
     guarded: Trial
     control: Trial
     seconds: float
-    seed: int
+    how: How
     folder: Path
 
     @property
     def command(self) -> str:
         """Runs the very same again."""
-        return shlex.join(["fencepost", "lab", "run", self.scenario.name, "--seed", str(self.seed)])
+        words = ["fencepost", "lab", "run", self.scenario.name, "--seed", str(self.how.seed)]
+        return shlex.join([*words, *(self.how.theirs.words if self.how.theirs else ())])
 
     def as_json(self) -> dict[str, Any]:
         scenario = self.scenario
@@ -59,7 +62,7 @@ class Played:
             "guarded": self.guarded.as_json(),
             "control": self.control.as_json(),
             "seconds": round(self.seconds, 1),
-            "seed": self.seed,
+            "seed": self.how.seed,
             "command": self.command,
             "run": self.folder.name,
         }
@@ -71,10 +74,10 @@ class Session:
     Spark's has the brokers' own timeouts, the other one short ones; only one of them is up at a time.
     """
 
-    def __init__(self, home: Path, say: Say, seed: int) -> None:
+    def __init__(self, home: Path, say: Say, how: How) -> None:
         self._home = home
         self._say = say
-        self._seed = seed
+        self._how = how
         self._up: ExitStack | None = None
         self._field: Field | None = None
         self._quick: bool | None = None
@@ -94,9 +97,9 @@ class Session:
         field = self._field_for(scenario)
         history = History.begin(self._home, scenario.name, self._say)
         with kept_logs(field, history.folder):
-            guarded, control = trials(field, scenario, history, self._seed, self._controls)
+            guarded, control = trials(field, scenario, history, self._how, self._controls)
         verdict = judge(scenario.guarantee, guarded, control, scenario.must_stop)
-        played = Played(scenario, verdict, guarded, control, history.seconds, self._seed, history.folder)
+        played = Played(scenario, verdict, guarded, control, history.seconds, self._how, history.folder)
         history.tell(f"{verdict.judgement.upper()}: {verdict.reason}", kind="verdict")
         history.end(played.as_json())
         return played
@@ -120,30 +123,27 @@ class Session:
 
 
 def trials(
-    field: Field, scenario: Scenario, history: History, seed: int, controls: Controls | None = None
+    field: Field, scenario: Scenario, history: History, how: How, controls: Controls | None = None
 ) -> tuple[Trial, Trial]:
     """Guarded and control; a control that was played already for another scenario is not played again."""
     if scenario.story:
         return _told(field, scenario, history)
     controls = {} if controls is None else controls
-    guarded = _tried(field, scenario, history, "guarded", seed)
-    same = _control_of(scenario, seed)
+    guarded = _tried(field, scenario, history, "guarded", how)
+    same = _control_of(scenario, how.seed)
     if same in controls:
         history.tell(f"the control is that of {controls[same].of}", run="control")
         return guarded, controls[same]
-    control = replace(_tried(field, scenario, history, "control", seed), of=history.folder.name)
+    control = replace(_tried(field, scenario, history, "control", how), of=history.folder.name)
     if not control.trouble:
         controls[same] = control
     return guarded, control
 
 
-def _tried(field: Field, scenario: Scenario, history: History, run: str, seed: int) -> Trial:
-    from fencepost.lab.pipelines.scene import Scene
-    from fencepost.lab.pipelines.trial import trial_of
-
+def _tried(field: Field, scenario: Scenario, history: History, run: str, how: How) -> Trial:
     weaker = scenario.control if run == "control" else scenario.instead
     try:
-        return trial_of(Scene(field, scenario, history, run=run, weaker=weaker, seed=seed))
+        return trial_of(Scene(field, scenario, history, run=run, weaker=weaker, how=how))
     except FencepostError as error:  # before anything was sent
         return Trial(str(scenario.guarantee), trouble=str(error))
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -12,14 +13,16 @@ from uuid import uuid4
 from confluent_kafka import TopicPartition as DriverPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
+from fencepost.audit.compare import Comparison, compare_sink
 from fencepost.errors import Unreachable, Usage
-from fencepost.guarantee import Guarantee
+from fencepost.guarantee import Anomaly, Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
 from fencepost.kafka.topics import TopicRequest, create_topic, delete_topic, describe_topic, end_offsets
 from fencepost.lab.pipelines.ids import ids_in_sink
 from fencepost.lab.scenario import Engine, Scenario
 from fencepost.lab.scenarios.field import QUICK, Field
+from fencepost.lab.scenarios.shown import counted
 from fencepost.model import TopicPartition
 from fencepost.producing.sending import Event, send
 from fencepost.sinks import registry
@@ -30,7 +33,7 @@ from fencepost.spec import PipelineSpec, load
 PARTITIONS = 2
 TIMEOUT = 60.0
 # a member that is gone or stands still is missed soon
-_MEMBER = {"session.timeout.ms": "2000", "heartbeat.interval.ms": "300", "max.poll.interval.ms": "300000"}
+_MEMBER = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "300", "max.poll.interval.ms": "300000"}
 _JSON = {"value": "json", "schema": "id long"}
 ROWS = 50
 
@@ -71,11 +74,18 @@ class Flow:
 
     def declare(self, guarantee: Guarantee, *, fail_on_data_loss: bool = True) -> Path:
         """The pipeline's file."""
+        path = self.folder / "fencepost.yml"
+        path.write_text(json.dumps(self.declared(guarantee, fail_on_data_loss=fail_on_data_loss)))
+        path.chmod(0o600)
+        return path
+
+    def declared(self, guarantee: Guarantee, *, fail_on_data_loss: bool = True) -> Mapping[str, Any]:
+        """What is in it."""
         demo = require_able(registry.kind(self.scenario.sink), CanBeShown, self.scenario.sink, "be played").demo
         spark = self.scenario.engine is Engine.SPARK
         source = {"topic": self.topic, "failOnDataLoss": fail_on_data_loss, **({} if self._to_topic else _JSON)}
         sql = "SELECT key, value, headers, _from FROM events" if self._to_topic else "SELECT id, _from FROM events"
-        declared: Mapping[str, Any] = {
+        return {
             "name": self.name,
             "guarantee": guarantee.value,
             "engine": self.scenario.engine.value,
@@ -89,10 +99,6 @@ class Flow:
             **({"transform": {"sql": sql}, "spark": {"spark.master": "local[2,4]"}} if spark else {}),
             **({"on_error": "dead_letter"} if self.scenario.dead_letters else {}),
         }
-        path = self.folder / "fencepost.yml"
-        path.write_text(json.dumps(declared))
-        path.chmod(0o600)
-        return path
 
     def rename(self) -> None:
         """The same pipeline under another name, from the next `declare` on."""
@@ -138,16 +144,16 @@ class Flow:
     def produce(self, ids: Iterable[int], bad: int = 0) -> None:
         """One record for each id, and so many that cannot be read; all of them are in the log on return."""
         wanted = list(ids)
-        events = [self._event(id_, json.dumps({"id": id_}).encode()) for id_ in wanted]
-        events += [self._event(number, b'{"id": "no number"}') for number in range(bad)]
+        events = [self.event(id_) for id_ in wanted]
+        events += [self.event(number)._replace(value=b'{"id": "no number"}') for number in range(bad)]
         totals = send(self._direct, self.topic, events)
         if not totals.all_acked:
             raise Unreachable(f"not every record was acknowledged: {totals.reason}")
         self.sent += wanted
         self.bad += bad
 
-    def _event(self, id_: int, value: bytes) -> Event:
-        return Event(value, str(id_).encode(), partition=id_ % self.partitions)
+    def event(self, id_: int) -> Event:
+        return Event(json.dumps({"id": id_}).encode(), str(id_).encode(), partition=id_ % self.partitions)
 
     # -- what came out
 
@@ -163,3 +169,12 @@ class Flow:
     def landed(self) -> list[int]:
         """Every id, read by a client that no writer uses, where there is one."""
         return ids_in_sink(self.spec())
+
+    def counted(self, before: list[int], *, stopped: bool) -> tuple[Comparison, Counter[Anomaly]]:
+        """Every id that was sent is looked for. Of a run that stopped: what it had delivered before."""
+        landed, expected = self.landed(), self.sent
+        if stopped:
+            later = set(self.sent) - set(before)
+            expected, landed = before, [id_ for id_ in landed if id_ not in later]
+        result = compare_sink(expected, landed)
+        return result, counted(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.errors import Unreachable
@@ -13,6 +14,7 @@ from fencepost.lab.crash import CrashAction, Visit, visits
 from fencepost.lab.keeper import TOKEN
 from fencepost.lab.pipelines.flow import Flow
 from fencepost.lab.pipelines.news import read_news
+from fencepost.lab.pipelines.theirs import TheirFlow, Theirs
 from fencepost.lab.pipelines.work import Gate, Work
 from fencepost.lab.programs import Program, program
 from fencepost.lab.record import History
@@ -26,11 +28,19 @@ _SPARK = {
 }
 
 
+@dataclass(frozen=True)
+class How:
+    """What is the same in every trial of a session."""
+
+    seed: int
+    theirs: Theirs | None = None  # somebody's own pipeline
+
+
 class Scene:
     """`weaker`: what is run in place of the declared guarantee; None: what is declared."""
 
     def __init__(
-        self, field: Field, scenario: Scenario, history: History, *, run: str, weaker: Control | None, seed: int
+        self, field: Field, scenario: Scenario, history: History, *, run: str, weaker: Control | None, how: How
     ) -> None:
         self.field = field
         self.scenario = scenario
@@ -40,10 +50,12 @@ class Scene:
         self.folder.mkdir()
         self._history = history
         self._started = 0
-        draw = random.Random(seed)  # noqa: S311 (the same for both runs, and every time)
+        draw = random.Random(how.seed)  # noqa: S311 (the same for both runs, and every time)
         self.events = 2 * draw.randrange(150, 200)
         self._batch = 1 if scenario.engine is Engine.SPARK else draw.randrange(1, 3)
-        self.flow = Flow(field, self.folder, scenario)
+        self.flow = (
+            TheirFlow(field, self.folder, scenario, how.theirs) if how.theirs else Flow(field, self.folder, scenario)
+        )
         self.declare()
         self.witnessed = 0
         self.in_flight = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from fencepost.audit.audit import audit
-from fencepost.audit.compare import Comparison, compare_sink
+from fencepost.audit.compare import Comparison
 from fencepost.audit.findings import DOUBLED, LOST
 from fencepost.errors import FencepostError, Unreachable
 from fencepost.guarantee import Anomaly
@@ -15,7 +15,6 @@ from fencepost.lab.pipelines.between_runs import play_between_runs
 from fencepost.lab.pipelines.native_runs import play_native
 from fencepost.lab.pipelines.scene import Scene
 from fencepost.lab.scenario import Recipe
-from fencepost.lab.scenarios.shown import counted
 
 SHOWN = 20  # ids that a report names
 
@@ -25,8 +24,8 @@ def trial_of(scene: Scene) -> Trial:
     result, anomalies, trouble = Comparison(0, 0), Counter[Anomaly](), ""
     try:
         _play(scene)
-        result = _compared(scene)
-        anomalies = counted(result) + _bad(scene)
+        result, anomalies = scene.flow.counted(scene.before, stopped=bool(scene.stopped))
+        anomalies += _bad(scene)
         if scene.weaker is None and not scene.stopped:
             anomalies |= _audited(scene)
     except Exception as error:  # noqa: BLE001 (whatever raises here, nothing is decided)
@@ -59,15 +58,6 @@ def _play(scene: Scene) -> None:
         play_at_a_step(scene)
     else:
         play_between_runs(scene)
-
-
-def _compared(scene: Scene) -> Comparison:
-    """Of a run that stopped: what it had delivered before, and nothing of it twice."""
-    landed = scene.flow.landed()
-    if not scene.stopped:
-        return compare_sink(scene.flow.sent, landed)
-    known, later = set(scene.before), set(scene.flow.sent) - set(scene.before)
-    return compare_sink(known, [id_ for id_ in landed if id_ not in later])
 
 
 def _bad(scene: Scene) -> Counter[Anomaly]:

@@ -1,0 +1,134 @@
+"""Somebody's own pipeline under the lab's faults: their transform, schema and mode, on the lab's stack and target.
+
+Its events are the lines of a file that they give, or are made from the schema. What landed is counted by the audit,
+because only the pipeline knows what becomes of its events.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fencepost.audit.audit import audit
+from fencepost.audit.compare import Comparison
+from fencepost.errors import Unreachable, Usage
+from fencepost.guarantee import Anomaly, Guarantee
+from fencepost.lab.pipelines.flow import Flow
+from fencepost.lab.scenario import Scenario
+from fencepost.lab.scenarios.field import Field
+from fencepost.producing.sending import Event
+from fencepost.rows.json_fields import parse_fields
+from fencepost.sinks import registry
+from fencepost.sinks.demo import CanBeShown
+from fencepost.spec import PipelineSpec, load
+
+_BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+Make = Callable[[int], Any]
+# a value of the n-th event, by Arrow's test for its type
+_MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Make], ...] = (
+    (pa.types.is_boolean, lambda n: n % 2 == 0),
+    (pa.types.is_int8, lambda n: n % 100),
+    (pa.types.is_integer, lambda n: n),
+    (pa.types.is_floating, lambda n: n + 0.5),
+    (pa.types.is_decimal, lambda n: n % 10),
+    (pa.types.is_date, lambda n: str(date(2026, 1, 1) + timedelta(days=n % 365))),
+    (pa.types.is_timestamp, lambda n: (_BEGAN + timedelta(seconds=n)).isoformat()),
+    (pa.types.is_binary, lambda _n: "AAAA"),
+)
+
+
+@dataclass(frozen=True)
+class Theirs:
+    """A pipeline file, and the events that somebody wants it to carry."""
+
+    spec: PipelineSpec
+    lines: tuple[bytes, ...] = ()  # absent: made from the schema
+    words: tuple[str, ...] = ()  # of the command line that named them
+
+    @classmethod
+    def load(cls, path: Path, data: Path | None) -> Theirs:
+        """Raises Usage for a pipeline that the lab has no place for."""
+        spec = load(path)
+        if not isinstance(registry.kind(spec.sink.format), CanBeShown):
+            raise Usage(f"sink.format: {spec.sink.format}: the lab has no target of that kind")
+        if len(spec.source.origins) > 1 or len(spec.sink.options.topics_written) > 1:
+            raise Usage(f"{path}: the lab plays pipelines from one topic into one target", "leave one of each")
+        try:
+            lines = tuple(data.read_bytes().splitlines()) if data else ()
+        except OSError as error:
+            raise Usage(f"{data} cannot be read: {error.strerror}") from error
+        if data and not lines:
+            raise Usage(f"{data} holds no line", "give one event a line")
+        words = ("--pipeline", str(path), *(("--data", str(data)) if data else ()))
+        return cls(spec, lines, words)
+
+    def fits(self, scenario: Scenario) -> bool:
+        """Can the scenario be played with it? Those between two runs look for ids that only the lab's events have."""
+        spec = self.spec
+        theirs = (spec.engine.value, spec.sink.format, spec.guarantee)
+        same = (scenario.engine.value, scenario.sink, scenario.guarantee) == theirs
+        weaker = scenario.control is not None and scenario.control.recipe is None
+        return same and weaker and scenario.inject is not None and scenario.inject.do.at_a_step
+
+    def value(self, number: int) -> bytes:
+        """Of one event."""
+        if self.lines:
+            return self.lines[number % len(self.lines)]
+        if not self._fields:
+            return b"event %d" % number
+        return json.dumps({name: make(number) for name, make in self._fields.items()}).encode()
+
+    @cached_property
+    def _fields(self) -> Mapping[str, Make]:
+        return dict(_makers(self.spec.source.fields or ""))
+
+
+def _makers(schema: str) -> Iterator[tuple[str, Make]]:
+    for field in parse_fields(schema):
+        yield field.name, next((make for fits, make in _MAKERS if fits(field.type)), str)
+
+
+class TheirFlow(Flow):
+    """The same, with what the file says; only its name, cluster, topic and target are the lab's."""
+
+    def __init__(self, field: Field, folder: Path, scenario: Scenario, theirs: Theirs) -> None:
+        self._theirs = theirs
+        super().__init__(field, folder, scenario)
+
+    def declared(self, guarantee: Guarantee, *, fail_on_data_loss: bool = True) -> Mapping[str, Any]:
+        ours = super().declared(guarantee, fail_on_data_loss=fail_on_data_loss)
+        given = self._theirs.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        source = {name: part for name, part in given["source"].items() if name not in ("topics", "start")}
+        options = {**given["sink"]["options"], **ours["sink"]["options"]}
+        spark = {"spark": {**given.get("spark", {}), **ours["spark"]}} if "spark" in ours else {}
+        kept = {name: given[name] for name in ("on_error", "dead_letters") if name in given}
+        transform = {"transform": self._transform(given["transform"])} if given.get("transform") else {}
+        own = {name: ours[name] for name in ("name", "guarantee", "engine", "kafka", "batch")}
+        sink = {"format": given["sink"]["format"], "options": options}
+        return {**own, **kept, **transform, **spark, "source": {**source, "topic": self.topic}, "sink": sink}
+
+    def _transform(self, given: Mapping[str, str]) -> Mapping[str, str]:
+        """A file's name is relative to the file that they wrote."""
+        folder = Path(self._theirs.spec.folder)
+        return {
+            kind: str(folder / text) if kind != "sql" and text.rpartition(":")[0].endswith(".py") else text
+            for kind, text in given.items()
+        }
+
+    def event(self, id_: int) -> Event:
+        return super().event(id_)._replace(value=self._theirs.value(id_))
+
+    def counted(self, _before: list[int], *, stopped: bool) -> tuple[Comparison, Counter[Anomaly]]:
+        """By the audit of the pipeline, up to its position, which is the end of the topic."""
+        found = audit(self.folder / "fencepost.yml")
+        if found.undecided or stopped:
+            raise Unreachable(f"the audit could not decide: {found.undecided or 'the run stopped'}")
+        return Comparison(len(self.sent), found.hops[-1].landed), Counter(found.totals)

@@ -1,0 +1,85 @@
+"""Somebody's own pipeline in the lab: what is kept of its file, which scenarios go with it, what its events are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fencepost.errors import Usage
+from fencepost.lab.catalogue import scenarios
+from fencepost.lab.pipelines.theirs import Theirs
+from fencepost.rows.json_fields import parse_fields, parse_value
+from support.commands import here
+
+SCHEMA = "id long, customer string, amount decimal(10,2), placed_at timestamp, day date, ok boolean, b binary, x double"
+FILE: dict[str, Any] = {
+    "name": "shop",
+    "guarantee": "exactly-once",
+    "engine": "python",
+    "source": {"topic": "orders", "value": "json", "schema": SCHEMA},
+    "sink": {"format": "postgres", "options": {"table": "orders", "dsn": "host=127.0.0.1"}},
+}
+
+
+def written(folder: Path, **parts: Any) -> Path:
+    path = folder / "fencepost.yml"
+    path.write_text(yaml.safe_dump({**FILE, **parts}))
+    return path
+
+
+def test_events_are_made_that_its_schema_can_read(tmp_path: Path) -> None:
+    theirs = Theirs.load(written(tmp_path), None)
+    fields = parse_fields(SCHEMA)
+    for number in (0, 1, 399):
+        values = parse_value(theirs.value(number), fields)
+        assert None not in values
+        assert values[0] == number
+
+
+def test_events_are_the_lines_of_a_file_over_and_over(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.write_bytes(b'{"id": 1}\n{"id": 2}\n')
+    theirs = Theirs.load(written(tmp_path), data)
+    assert [json.loads(theirs.value(number))["id"] for number in range(4)] == [1, 2, 1, 2]
+    assert theirs.words == ("--pipeline", str(tmp_path / "fencepost.yml"), "--data", str(data))
+
+
+def test_only_scenarios_of_its_engine_sink_and_guarantee_go_with_it(tmp_path: Path) -> None:
+    theirs = Theirs.load(written(tmp_path), None)
+    fitting = [scenario for scenario in scenarios().values() if theirs.fits(scenario)]
+    assert len(fitting) >= 8
+    assert {(one.engine, one.sink, one.guarantee) for one in fitting} == {("python", "postgres", "exactly-once")}
+    assert all(one.control and one.control.recipe is None for one in fitting)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"source": {"topics": ["a", "b"]}},
+        {"engine": "spark", "sink": {"format": "parquet", "options": {"path": "/srv/x"}}},
+    ],
+)
+def test_a_pipeline_that_the_lab_has_no_place_for_is_refused(tmp_path: Path, parts: dict[str, Any]) -> None:
+    with pytest.raises(Usage):
+        Theirs.load(written(tmp_path, guarantee="at-least-once", **parts), None)
+
+
+def test_words_that_do_not_go_together_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    home = ("--home", tmp_path / "lab")
+    file, empty = written(tmp_path), tmp_path / "empty"
+    empty.touch()
+    for words in (
+        ["--data", empty, "--all"],
+        ["--pipeline", file, "--data", empty],
+        ["--pipeline", file, "--data", tmp_path / "nowhere"],
+        ["--pipeline", tmp_path / "nowhere.yml"],
+        ["--pipeline", file, "dies-after-the-write-kafka-python-eo"],
+    ):
+        ended = here("lab", "run", *words, *home)
+        assert ended.code == 2, words
+        assert ended.complaint
+    assert not (tmp_path / "lab").exists()
