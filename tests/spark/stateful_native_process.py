@@ -22,6 +22,7 @@ from pyspark.sql import functions as f
 
 from fencepost.cli.output import emit_json
 from fencepost.engines.spark.session import open_session
+from fencepost.engines.spark.stateful.rows import STATEFUL
 from fencepost.lab.crash import CrashAction, MidCopy
 from spark.flows import SPARK
 from spark.naive_process import jdbc
@@ -30,7 +31,10 @@ from spark.streams import DELAY, SCHEMA, WINDOW
 
 def main() -> int:
     settings = json.loads(sys.argv[1])
-    with open_session("native", {**SPARK, "spark.sql.adaptive.enabled": "false"}) as spark:
+    with open_session("native", SPARK) as spark:
+        spark.conf.set("spark.sql.adaptive.enabled", "false")
+        for name, value in STATEFUL.items():  # as Spark has it by itself
+            spark.conf.set(name, value)
         kafka = {"kafka.bootstrap.servers": settings["bootstrap.servers"], "subscribe": settings["topic"]}
         options = {**kafka, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "40"}
         records = spark.readStream.format("kafka").options(**options).load()
@@ -44,7 +48,7 @@ def main() -> int:
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
-            emit_json({"event": "failed", "message": str(error)})
+            emit_json({"event": "failed", "message": str(error)[:1000]})
             return 1
     emit_json({"event": "ended"})
     return 0

@@ -14,8 +14,10 @@ from uuid import uuid4
 import pytest
 import yaml
 from confluent_kafka import Producer
+from typer.testing import CliRunner
 
-from fencepost.errors import CheckpointMismatch
+from fencepost.cli.app import app
+from fencepost.errors import CheckpointMismatch, PositionLost
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.topics import TopicRequest, create_topic
 from fencepost.local import Stack
@@ -103,6 +105,35 @@ def test_orders_with_the_payment_of_an_hour(stack: Stack, tmp_path: Path) -> Non
     assert paid.run() == [(1, 10, 1, 1)]
     paid.send("payments", {"id": 3, "at": 60}, {"id": 4, "at": 64}, {"id": 5, "at": 65})
     assert paid.run() == [(1, 10, 1, 1), (3, 30, 3, 60), (4, 40, 4, 64)]
+
+
+@pytest.mark.proof
+def test_who_lost_the_state_builds_it_anew_in_the_emptied_table(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = StateFlow(stack, tmp_path)
+    flow.send(spread(range(100)))
+    flow.run()
+    old = flow.rows()
+    damaged = next(flow.root.rglob("offsets/3"))
+    damaged.write_text("")
+    with pytest.raises(CheckpointMismatch, match="fencepost state rebuild --to earliest"):
+        flow.run()
+    monkeypatch.chdir(tmp_path)
+    command = ["state", "rebuild", "--to", "earliest", "--yes", "--spec", str(flow.declare())]
+    full = CliRunner().invoke(app, command)
+    assert isinstance(full.exception, PositionLost)
+    assert "holds rows" in full.exception.message
+    flow.sql(f"TRUNCATE {flow.name}")
+    told = CliRunner().invoke(app, command)
+    assert told.exit_code == 0, told.output
+    assert "100 read again" in told.output
+    assert f"{flow.root}.before-1" in told.output
+    flow.run()
+    assert flow.rows() == old
+    flow.send(spread(range(100, 150)))
+    flow.run()
+    flow.assert_modelled()
 
 
 @pytest.mark.proof

@@ -50,6 +50,14 @@ class Repositioning:
     remembers: bool = True  # does the sink keep when a batch landed?
 
     @property
+    def moved(self) -> Mapping[TopicPartition, int]:
+        return {move.partition: move.after for move in self.moves if not move.stays}
+
+    @property
+    def stays(self) -> Mapping[TopicPartition, int]:
+        return {move.partition: move.after for move in self.moves if move.stays}
+
+    @property
     def recreated(self) -> list[str]:
         """Topics of which nothing was read yet: those that were have been deleted."""
         return sorted({move.partition.topic for move in self.moves if move.first is not None})
@@ -63,19 +71,22 @@ class Repositioning:
         return sum(move.repeated for move in self.moves)
 
 
-def propose(spec: PipelineSpec, to: Start, topic: str | None = None, complete: bool = True) -> Repositioning:
+def propose(
+    spec: PipelineSpec, to: Start, topic: str | None = None, complete: bool = True, *, anew: bool = False
+) -> Repositioning:
     """What setting the positions, of one topic or of all, would do. Changes nothing.
 
     Offsets move the partitions that they name. The others stay where they are; one of which nothing is stored begins
     with its first record, as a run would have it. Where nothing is stored of the whole topic, or it was created again,
-    they must name every partition (`complete`): nobody knows how far the others were read.
+    they must name every partition (`complete`): nobody knows how far the others were read. `anew`: of a pipeline that
+    keeps state, which is built anew from there.
 
     Raises Usage for a topic that is not the pipeline's, and for offsets that it does not hold.
     """
-    if spec.checkpoint is not None:
+    if spec.checkpoint is not None and not anew:
         raise Usage(
             f"pipeline {spec.name!r} keeps state, which belongs to the positions where they are",
-            "to begin elsewhere, give another name and an empty table in the file: docs/state.md says how",
+            "build it anew from elsewhere, into an empty table: fencepost state rebuild --to earliest (docs/state.md)",
         )
     topics = [spec.source.one(topic)] if topic else list(spec.source.origins)
     found = stored_state(spec)
@@ -112,9 +123,7 @@ def propose(spec: PipelineSpec, to: Start, topic: str | None = None, complete: b
 
 def carry_out(spec: PipelineSpec, proposal: Repositioning) -> None:
     """Set the positions; a run of the pipeline that is under way ends as fenced."""
-    moved = {move.partition: move.after for move in proposal.moves if not move.stays}
-    stays = {move.partition: move.after for move in proposal.moves if move.stays}
-    set_positions(spec, moved, proposal.topic_ids, stays)
+    set_positions(spec, proposal.moved, proposal.topic_ids, proposal.stays)
 
 
 def _require_complete(

@@ -30,6 +30,7 @@ from fencepost.cli import (
     receipt,
     run,
     stack,
+    state,
     topic,
     txn,
     web,
@@ -115,6 +116,7 @@ app.command()(look.peek)
 app.command()(audit.audit)
 app.command()(receipt.receipt)
 app.add_typer(positions.app, name="positions")
+app.add_typer(state.app, name="state")
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(web.web)

@@ -87,7 +87,7 @@ def _move(pipeline: PipelineSpec, proposal: Repositioning, yes: bool, output: Ou
     from fencepost.admin.positions import carry_out
 
     if output is OutputFormat.TEXT:
-        _say(proposal)
+        say_moves(proposal)
     if not yes and not typer.confirm("set these positions?", err=True):
         raise typer.Exit(1)
     carry_out(pipeline, proposal)
@@ -99,7 +99,8 @@ def _move(pipeline: PipelineSpec, proposal: Repositioning, yes: bool, output: Ou
         say("set")
 
 
-def _say(proposal: Repositioning) -> None:
+def say_moves(proposal: Repositioning) -> None:
+    """What is going to change, for people."""
     rows = [[move.partition, move.before, move.after, move.skipped, move.repeated] for move in proposal.moves]
     emit_table(["partition", "position", "becomes", "skips", "repeats"], rows)
     say()

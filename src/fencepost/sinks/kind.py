@@ -214,6 +214,16 @@ class KeepsStreams(Protocol):
     def begin_stream(self, store: Any, tenure: Tenure, first: StreamBatch) -> None:
         """`first` is the last one from now on: it stands for none. May be repeated until one has landed."""
 
+    def begin_anew(
+        self,
+        store: Any,
+        pipeline: str,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str],
+        kept: Mapping[TopicPartition, int],
+    ) -> None:
+        """As `set_positions`; the last batch is forgotten. Raises PositionLost where the target holds rows."""
+
     def require_no_rows(self, store: Any, pipeline: str) -> None:
         """Raises PositionLost where the target holds some: a state that begins empty would not know them."""
 

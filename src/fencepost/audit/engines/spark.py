@@ -128,6 +128,8 @@ class SparkLoader:
         It is run twice. Raises Refused where that gives two results.
         """
         merge = spec.sink.options.merge
+        if spec.checkpoint is not None:
+            raise Refused("rows of a stream that keeps state do not say which events they came of")
         transform = resolve(self.engine.spark, spec, KafkaSource(spec.source, spec.kafka, 1))
         if merge is None or not transform.shape.provenance:
             raise Refused("the rows have no provenance")

@@ -88,6 +88,16 @@ class PostgresKind:
     def begin_stream(self, store: PostgresStore, tenure: Tenure, first: StreamBatch) -> None:
         store.begin_stream(tenure, first)
 
+    def begin_anew(
+        self,
+        store: PostgresStore,
+        pipeline: str,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str],
+        kept: Mapping[TopicPartition, int],
+    ) -> None:
+        store.set_positions(pipeline, positions, topic_ids, kept, anew=True)
+
     def require_no_rows(self, store: PostgresStore, pipeline: str) -> None:
         ledger.require_no_rows(store.connection(), pipeline, store.settings.table)
 

@@ -197,16 +197,20 @@ def _epoch_of(connection: Connection, schema: str, wanted: Tenure) -> int:
 
 def require_no_rows(connection: Connection, pipeline: str, table: str) -> None:
     """PositionLost where the target holds some: nobody knows which records they came of."""
-    if not exists(connection, *table.split(".")):
-        return
-    look = sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(table_name(table))
-    (holds_rows,) = connection.execute(look).fetchone() or (False,)
-    if holds_rows:
+    if holds_rows(connection, table):
         raise PositionLost(
             f"no position is stored for pipeline {pipeline!r}, but table {table!r} holds rows: "
             "starting from scratch could duplicate them",
             "choose where to continue with `fencepost positions set`, or use an empty table",
         )
+
+
+def holds_rows(connection: Connection, table: str) -> bool:
+    if not exists(connection, *table.split(".")):
+        return False
+    look = sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(table_name(table))
+    (found,) = connection.execute(look).fetchone() or (False,)
+    return bool(found)
 
 
 def _store(connection: Connection, schema: str, tenure: Tenure, topic_ids: Mapping[str, str], name: str) -> None:

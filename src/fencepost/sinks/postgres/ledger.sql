@@ -147,3 +147,6 @@ UPDATE {schema}.streams
 SET query = %(query)s, number = %(number)s, offsets = %(offsets)s, watermark = %(watermark)s,
     next_watermark = %(next_watermark)s, checkpoint = %(checkpoint)s, landed_at = pg_catalog.clock_timestamp()
 WHERE pipeline = %(pipeline)s AND query = %(from_query)s AND number = %(from_number)s AND offsets = %(from_offsets)s
+
+-- name: forget_stream
+DELETE FROM {schema}.streams WHERE pipeline = %(pipeline)s

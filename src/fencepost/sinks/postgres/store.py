@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from fencepost import fence
-from fencepost.errors import FencepostError, Refused, Rewound, Unreachable
+from fencepost.errors import FencepostError, PositionLost, Refused, Rewound, Unreachable
 from fencepost.fence import Stored
 from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Merge, Span, StreamBatch, Tenure, TopicPartition
@@ -218,11 +218,13 @@ class PostgresStore:
         positions: Mapping[TopicPartition, int],
         topic_ids: Mapping[str, str],
         kept: Mapping[TopicPartition, int] | None = None,
+        anew: bool = False,
     ) -> None:
         """Put the positions of these topics elsewhere by hand; a run that is under way ends as fenced.
 
-        `kept`: partitions that stay where they are, each with where to begin if nothing is stored of it. Raises Usage
-        where upsert would take rows of an earlier topic of the same name for newer.
+        `kept`: partitions that stay where they are, each with where to begin if nothing is stored of it. `anew`: a
+        stream that keeps state begins there, with an empty one. Raises Usage where upsert would take rows of an earlier
+        topic of the same name for newer, PositionLost where a stream would begin over rows.
         """
         self.install()
         writers.end_writers(self.connection(), self._settings.schema, pipeline)
@@ -234,6 +236,9 @@ class PostgresStore:
             before = ledger.stored(connection, own.schema, pipeline)
             require_renamed(connection, own.table, own.merge, before, topic_ids)
             ledger.set_positions(connection, self._settings.schema, moved, topic_ids, stay)
+            if anew:
+                _require_empty(connection, own.table)
+                streams.forget(connection, own.schema, pipeline)
 
     # -- the connection
 
@@ -302,6 +307,14 @@ class PostgresTransaction:
 
     def advance(self, batch: Batch[Any]) -> None:
         ledger.advance(self._connection, self._store._settings.schema, batch, _shares(batch, self._landed))
+
+
+def _require_empty(connection: Connection, table: str) -> None:
+    if ledger.holds_rows(connection, table):
+        raise PositionLost(
+            f"table {table!r} holds rows: those of records that are read again would come twice",
+            "empty it (TRUNCATE), or name another table in the pipeline file",
+        )
 
 
 def _merging(own: PostgresSettings) -> Merging | None:

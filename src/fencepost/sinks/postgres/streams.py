@@ -51,6 +51,12 @@ def begin(connection: Connection, schema: str, tenure: Tenure, first: StreamBatc
         raise CheckpointMismatch(f"{tenure.pipeline}: batches of a stream have landed already")
 
 
+def forget(connection: Connection, schema: str, pipeline: str) -> None:
+    """Inside the caller's transaction: the next run begins with an empty state, where the positions are."""
+    with translated("forget the stream"):
+        connection.execute(query("forget_stream", schema), {"pipeline": pipeline})
+
+
 def move(connection: Connection, schema: str, pipeline: str, step: StreamStep) -> None:
     """Compare and set, with the positions held."""
     before = {f"from_{name}": getattr(step.before, name) for name in ("query", "number", "offsets")}

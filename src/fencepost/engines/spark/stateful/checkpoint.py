@@ -88,10 +88,7 @@ class Checkpoint:
     def _stores(self) -> Iterator[Path]:
         """Where each task keeps its part: of some operators in several stores."""
         for operator in sorted(self.folder.glob("state/*")):
-            for number in range(_partitions(operator)):
-                part = operator / str(number)
-                below = [one for one in sorted(part.glob("*")) if one.is_dir() and _is_store(one)]
-                yield from below or [part]
+            yield from _noted_stores(operator) or _found_stores(operator)
 
 
 def sync(path: Path) -> None:
@@ -143,13 +140,22 @@ def _told(sources: list[Any]) -> str:
     return json.dumps(sources, sort_keys=True, separators=(",", ":"))
 
 
-def _partitions(operator: Path) -> int:
-    """How many parts its state has: as Spark noted, or as are there."""
+def _noted_stores(operator: Path) -> list[Path]:
+    """As Spark noted them when it made the state; none where it did that in another way."""
     try:
         *_, last = (operator / "_metadata" / "metadata").read_text().splitlines()
-        return int(json.loads(last)["numPartitions"])
+        stores = [(str(one["storeName"]), int(one["numPartitions"])) for one in json.loads(last)["stateStoreInfo"]]
     except (OSError, ValueError, KeyError, TypeError):
-        return sum(path.name.isdigit() for path in operator.iterdir()) if operator.is_dir() else 0
+        return []
+    return [
+        operator / str(part) / ("" if name == "default" else name) for name, parts in stores for part in range(parts)
+    ]
+
+
+def _found_stores(operator: Path) -> Iterator[Path]:
+    for part in sorted(path for path in operator.glob("*") if path.name.isdigit()):
+        below = [one for one in sorted(part.iterdir()) if one.is_dir() and _is_store(one)]
+        yield from below or [part]
 
 
 def _is_store(folder: Path) -> bool:

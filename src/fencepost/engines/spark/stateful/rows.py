@@ -16,7 +16,14 @@ from fencepost.rows.shape import RowShape
 from fencepost.rules.findings import require_fixed
 from fencepost.spec import OutputMode, PipelineSpec
 
-STATEFUL = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "1"}  # each term has a folder of its own already
+STATEFUL = {
+    # each term has a folder of its own already
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
+    # Spark's default: a task that is tried again must leave the state of its last attempt, whose rows count. The
+    # manager of throw-away checkpoints keeps the first one's, without a word.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+    "FileContextBasedCheckpointFileManager",
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,8 @@ class StreamRows(BatchRows):
 def resolve_stream(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> StreamRows:
     """Try the transform on a stream that nobody starts. Raises Usage with Spark's own words where it does not fit."""
     require_fixed(spec.spark, STATEFUL, "spark")
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    for name, value in {"spark.sql.adaptive.enabled": "false", **STATEFUL}.items():
+        spark.conf.set(name, value)
     return tried(lambda source: _resolved(spark, spec, source), source)
 
 

@@ -17,8 +17,8 @@ from fencepost.spec import PipelineSpec
 
 BEFORE_ALL = -1  # the number of no batch: the stream has begun, and nothing has landed
 WAYS_OUT = (
-    "bring the folder back as it was, whole; or build the state anew, with another name and an empty table in the "
-    "pipeline file: docs/state.md says how, and what is read again"
+    "bring the folder back as it was, whole; or build the state anew, into an empty table: "
+    "fencepost state rebuild --to earliest (docs/state.md)"
 )
 
 
