@@ -326,3 +326,9 @@ def test_a_table_in_s3_needs_a_log_store_that_compares_on_both_sides(
     require_log_store(path, {setting: COMPARES})
     require_log_store("/lake/orders", {})
     require_log_store("hdfs://lake/orders", {})
+
+
+def test_a_column_that_no_delta_table_can_have_is_named(tmp_path: Path) -> None:
+    """deltalake raises a bare Exception of a duration."""
+    with pytest.raises(Usage, match="column 'took'"):
+        KIND.prepare(job(tmp_path / "t"), pa.schema([("id", pa.int64()), ("took", pa.duration("us"))]))

@@ -33,6 +33,17 @@ def test_outputs_are_numbered_per_record_however_the_batches_fall(outputs: list[
     assert found == wanted
 
 
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 5), max_size=10), max_size=4))
+def test_outputs_of_one_batch_are_numbered_in_whatever_order_they_stand(parts: list[list[int]]) -> None:
+    """A function that puts two frames together gives each record's second row behind everybody's first."""
+    count = OutputCount()
+    for number, part in enumerate(parts):
+        offsets = [10 * number + offset for offset in part]
+        found = list(zip(offsets, count.of(pa.array(offsets, pa.int64())).to_pylist(), strict=True))
+        assert sorted(found) == [(one, n) for one in sorted(set(offsets)) for n in range(offsets.count(one))]
+
+
 class Odd:
     """A function that gives other columns when there are rows."""
 

@@ -163,7 +163,7 @@ class RowShape:
 
 
 class OutputCount:
-    """Numbers the outputs of each event: the rows of one event follow each other, across batches too."""
+    """Numbers the outputs of each event: its rows follow each other, across batches too, or stand in one batch."""
 
     def __init__(self) -> None:
         self._offset: int | None = None
@@ -172,20 +172,22 @@ class OutputCount:
     def of(self, offsets: pa.Array) -> pa.Array:
         if not len(offsets):
             return pa.array([], pa.int32())
-        if offsets[0].as_py() != self._offset and not _repeats(offsets):
+        if offsets[0].as_py() != self._offset and _rises(offsets):
             self._offset, self._seen = offsets[-1].as_py(), 1
             return pa.repeat(pa.scalar(0, pa.int32()), len(offsets))
-        return pa.array([self._next(offset) for offset in offsets.to_pylist()], pa.int32())
+        return pa.array(self._numbers(offsets.to_pylist()), pa.int32())
 
-    def _next(self, offset: int) -> int:
-        if offset != self._offset:
-            self._offset, self._seen = offset, 0
-        self._seen += 1
-        return self._seen - 1
+    def _numbers(self, offsets: list[int]) -> Iterator[int]:
+        seen = {self._offset: self._seen}
+        for offset in offsets:
+            yield seen.setdefault(offset, 0)
+            seen[offset] += 1
+        self._offset, self._seen = offsets[-1], seen[offsets[-1]]
 
 
-def _repeats(offsets: pa.Array) -> bool:
-    return bool(pc.any(pc.equal(offsets[1:], offsets[:-1])).as_py())
+def _rises(offsets: pa.Array) -> bool:
+    """Is each of another event, and behind the one before?"""
+    return bool(pc.all(pc.greater(offsets[1:], offsets[:-1])).as_py())
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

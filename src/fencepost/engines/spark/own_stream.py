@@ -20,7 +20,7 @@ from fencepost.engines.spark.failures import SparkFailure, translated
 from fencepost.engines.spark.own_term import OwnTerm, kafka_of, open_term, require_settings
 from fencepost.engines.spark.query import Reads, RunningQuery, query_of
 from fencepost.engines.spark.user_session import require_session, user_settings
-from fencepost.errors import Fenced, Poison, Rewound, Unreachable, Usage
+from fencepost.errors import Fenced, Poison, Rewound, Usage
 from fencepost.model import Tenure
 from fencepost.spec import PipelineSpec, spec_of
 
@@ -78,8 +78,8 @@ class OwnStream:
                 self._failed(error)
 
     def _failed(self, error: BaseException) -> NoReturn:
-        if isinstance(error, Unreachable) and self._term is not None:
-            error = self._term.taken_over() or error  # a takeover ends connections: who owns them now says more
+        if self._term is not None:
+            error = self._term.explained(error)
         if isinstance(error, Poison):
             error.remedy = "fix the stream, or the table: dead letters are for pipelines"
         self.error = error

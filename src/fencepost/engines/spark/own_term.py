@@ -19,7 +19,8 @@ from fencepost.engines.spark.ownership import Guard, OwnershipWatch, guard_of
 from fencepost.engines.spark.plan import spans_below, wide_node
 from fencepost.engines.spark.prepared import prepared
 from fencepost.engines.spark.query import Reads, RunningQuery
-from fencepost.errors import CheckpointMismatch, Fenced, FencepostError, Usage
+from fencepost.errors import CheckpointMismatch, Fenced, FencepostError, Unknown, Unreachable, Usage
+from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Tenure, TopicPartition
@@ -52,16 +53,18 @@ class OwnTerm:
         known = self.carrier.tenure.positions.keys() >= reads.spans.keys()
         return query.run != self.query.run or not known or monotonic() > self.until
 
-    def taken_over(self) -> Fenced | None:
-        """What says that another run owns the positions now; None where nobody does, or nobody answers."""
-        try:
-            with self.guard() as ask:
-                ask()
-        except Fenced as fenced:
-            return fenced
-        except FencepostError:
-            pass
-        return None
+    def explained(self, error: BaseException) -> BaseException:
+        """Fenced in place of no answer, where another run owns the positions now: taking over ends connections."""
+        may_be_lost = self.carrier.guarantee is Guarantee.AT_MOST_ONCE and isinstance(error, Unknown)
+        if isinstance(error, Unreachable | Unknown) and not may_be_lost:
+            try:
+                with self.guard() as ask:
+                    ask()
+            except Fenced as fenced:
+                return fenced
+            except FencepostError:
+                return error
+        return error
 
     def close(self) -> None:
         self.open.close()

@@ -25,6 +25,8 @@ NEEDED = {name: value for name, value in FIXED.items() if name != "spark.sql.str
 LISTS = ("spark.jars", "spark.sql.extensions")  # to which others add, too
 SET_BY_US = "spark.fencepost.set"  # names: what is not the user's own
 _JAVA = "spark.driver.extraJavaOptions"
+_OF_SUBMIT = "PYSPARK_GATEWAY_PORT"  # in the environment of a script that spark-submit starts
+_SOURCE = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _DEFAULTS = {"spark.speculation": "false"}  # where nobody sets them
 
 
@@ -45,7 +47,10 @@ def settings_for(spec: PipelineSpec) -> dict[str, str]:
 def configure(builder: Any, spec: PipelineSpec) -> Any:
     """The builder with all of it, and this process with a Java and a Python for Spark where none is named."""
     settings = settings_for(spec)
-    hidden = {} if SparkContext._gateway else hidden_of(settings)
+    runs = bool(SparkContext._gateway) or _OF_SUBMIT in os.environ
+    if runs:
+        _require_source(settings["spark.jars"])
+    hidden = {} if runs else hidden_of(settings)
     if hidden:  # pyspark writes the rest into the command line of Spark's process, where everybody can read it
         os.environ["PYSPARK_SUBMIT_ARGS"] = submit_args(hidden, scratch.folder() / "configured.properties")
     for name, value in settings.items():
@@ -54,6 +59,17 @@ def configure(builder: Any, spec: PipelineSpec) -> Any:
         os.environ["JAVA_HOME"] = str(home_for_spark(find(), cache.folder()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder
+
+
+def _require_source(jars: str) -> None:
+    """Raises Usage where Java runs already, and has no source of Kafka: nobody can change its class path any more."""
+    SparkContext._ensure_initialized()
+    if not SparkContext._jvm.org.apache.spark.util.Utils.classIsLoadable(_SOURCE):  # type: ignore[union-attr]
+        raise Usage(
+            "Spark's Java runs already, without its Kafka source",
+            f"under spark-submit say which jars it needs: spark-submit --jars {jars}; elsewhere call "
+            "fencepost.spark.configure before anything else starts Spark",
+        )
 
 
 def user_settings(spark: SparkSession) -> dict[str, str]:
