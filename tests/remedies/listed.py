@@ -183,7 +183,7 @@ NOT_FOLLOWED = {
     "remove --mode": _WORDS,
     "remove --guarantee": _WORDS,
     "give --lab DIR": _WHERE,
-    "fencepost positions set puts its positions elsewhere": "of a pipeline without state: the suite of positions does so",
+    "fencepost positions set puts its positions elsewhere": "without state: the suite of positions does so",
     "remove it: the topics are those of the stored positions": _WORDS,
     "remove it: the file says where Kafka is, under kafka:": _WORDS,
     "give --guarantee": _WHERE,
