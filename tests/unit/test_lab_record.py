@@ -59,6 +59,14 @@ def test_what_happened_is_told_in_order(tmp_path: Path) -> None:
     assert history.folder.stat().st_mode & 0o077 == 0
 
 
+def test_a_folder_that_was_there_before_keeps_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("mine")
+    made(tmp_path)
+    assert (tmp_path / ".gitignore").read_text() == "mine"
+    made(tmp_path / "new")
+    assert (tmp_path / "new" / ".gitignore").read_text() == "*\n"
+
+
 def test_a_line_that_a_kill_has_cut_is_left_out(tmp_path: Path) -> None:
     folder = made(tmp_path)
     with (folder / HISTORY).open("a") as file:
