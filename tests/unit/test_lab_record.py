@@ -9,7 +9,6 @@ import re
 from html import escape
 from pathlib import Path
 from time import sleep
-from typing import Any
 
 import pytest
 
@@ -18,35 +17,7 @@ from fencepost.lab.catalogue import catalogue, scenarios
 from fencepost.lab.record import HISTORY, History, folder_of, history_of, runs, verdict_of
 from fencepost.lab.report.page import last_runs, write_report
 from support.commands import here
-
-NAME = "dies-after-the-write-postgres-python-eo"
-TRIAL: dict[str, Any] = {
-    "setting": "exactly-once",
-    "sent": 100,
-    "landed": 100,
-    "lost": 0,
-    "duplicated": 0,
-    "anomalies": {},
-    "witness": {"fired": 1, "in_flight": 50, "what": "written"},
-}
-
-
-def verdict(judgement: str = "holds", name: str = NAME, **other: Any) -> dict[str, Any]:
-    weaker = {**TRIAL, "setting": "at-least-once", "duplicated": 50, "anomalies": {"D2": 50}}
-    told = {"name": name, "verdict": judgement, "reason": "clean", "tells": "it dies", "guarantee": "exactly-once"}
-    more = {"guarded": TRIAL, "control": weaker, "command": f"fencepost lab run {name} --seed 1", "seed": 1}
-    return {**told, **more, **other}
-
-
-def made(home: Path, told: dict[str, Any] | None = None, said: str = "it was killed") -> Path:
-    history = History.begin(home, NAME, lambda _line: None)
-    history.tell("100 events sent", kind="sent", lane="producer", run="guarded")
-    history.tell(said, kind="fault", lane="driver", run="guarded")
-    history.tell("drained", kind="heal", lane="driver", run="guarded")
-    history.tell("90 landed", kind="counted", lane="sink", run="guarded", lost=[1, 2], doubled=[3])
-    if told:
-        history.end(told)
-    return history.folder
+from support.lab_made import NAME, TRIAL, made, verdict
 
 
 def test_what_happened_is_told_in_order(tmp_path: Path) -> None:
@@ -57,6 +28,14 @@ def test_what_happened_is_told_in_order(tmp_path: Path) -> None:
     assert [line["text"] for line in history_of(history.folder)] == ["first", "second"]
     assert said[0].endswith("guarded: first")
     assert history.folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_that_was_there_before_keeps_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("mine")
+    made(tmp_path)
+    assert (tmp_path / ".gitignore").read_text() == "mine"
+    made(tmp_path / "new")
+    assert (tmp_path / "new" / ".gitignore").read_text() == "*\n"
 
 
 def test_a_line_that_a_kill_has_cut_is_left_out(tmp_path: Path) -> None:

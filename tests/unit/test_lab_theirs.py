@@ -11,7 +11,7 @@ import yaml
 
 from fencepost.errors import Usage
 from fencepost.lab.catalogue import scenarios
-from fencepost.lab.pipelines.theirs import Theirs
+from fencepost.lab.pipelines.theirs import Theirs, _harmless
 from fencepost.rows.json_fields import parse_fields, parse_value
 from support.commands import here
 
@@ -54,6 +54,16 @@ def test_only_scenarios_of_its_engine_sink_and_guarantee_go_with_it(tmp_path: Pa
     assert len(fitting) >= 8
     assert {(one.engine, one.sink, one.guarantee) for one in fitting} == {("python", "postgres", "exactly-once")}
     assert all(one.control and one.control.recipe is None for one in fitting)
+
+
+def test_where_their_spark_is_and_what_it_may_read_stays_out_of_the_lab() -> None:
+    given = {
+        "spark.master": "spark://elsewhere:7077",
+        "spark.sql.catalog.lake.uri": "http://elsewhere",
+        "spark.hadoop.fs.s3a.secret.key": "hidden",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    assert _harmless(given) == {"spark.sql.shuffle.partitions": "2"}
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,9 @@ class History:
         moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S%f")[:-3]
         folder = home / f"{moment}-{name}-{uuid4().hex[:4]}"
         try:
-            home.mkdir(parents=True, exist_ok=True)
-            (home / ".gitignore").write_text("*\n")
+            if not home.exists():
+                home.mkdir(parents=True)
+                (home / ".gitignore").write_text("*\n")  # of a folder that is ours alone
             folder.mkdir(mode=0o700)
         except OSError as error:
             raise Usage(

@@ -108,7 +108,7 @@ class TheirFlow(Flow):
         given = self._theirs.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
         source = {name: part for name, part in given["source"].items() if name not in ("topics", "start")}
         options = {**given["sink"]["options"], **ours["sink"]["options"]}
-        spark = {"spark": {**given.get("spark", {}), **ours["spark"]}} if "spark" in ours else {}
+        spark = {"spark": {**_harmless(given.get("spark", {})), **ours["spark"]}} if "spark" in ours else {}
         kept = {name: given[name] for name in ("on_error", "dead_letters") if name in given}
         transform = {"transform": self._transform(given["transform"])} if given.get("transform") else {}
         own = {name: ours[name] for name in ("name", "guarantee", "engine", "kafka", "batch")}
@@ -132,3 +132,8 @@ class TheirFlow(Flow):
         if found.undecided or stopped:
             raise Unreachable(f"the audit could not decide: {found.undecided or 'the run stopped'}")
         return Comparison(len(self.sent), found.hops[-1].landed), Counter(found.totals)
+
+
+def _harmless(spark: Mapping[str, str]) -> dict[str, str]:
+    """Settings of how Spark works; not those of where it is, what it may read there, and with which password."""
+    return {name: value for name, value in spark.items() if name.startswith("spark.sql.") and ".catalog." not in name}
