@@ -17,7 +17,7 @@ from fencepost.local import Stack
 from fencepost.model import Step
 from fencepost.spec import load
 from spark.flows import RETRIES
-from spark.streams import FirstsFlow, PairsFlow, StateFlow, UpdatedFlow, orders, spread
+from spark.streams import SCHEMA, SUMS, FirstsFlow, PairsFlow, StateFlow, UpdatedFlow, orders, source_part, spread
 
 
 @pytest.fixture
@@ -107,6 +107,7 @@ def made(events):
 """
 
 
+@pytest.mark.proof
 def test_a_function_with_state_of_its_own_is_refused(flow: StateFlow) -> None:
     with pytest.raises(Usage, match="were not tried out"):
         flow.run(code=COUNTED, more={"output_mode": "update"})
@@ -195,3 +196,28 @@ def test_a_first_batch_that_was_written_and_not_noted_may_come_again_at_least_on
     assert flow.rows()
     flow.run(**parts)
     assert set(Counter(flow.rows()).values()) == {2}
+
+
+LENIENT = """
+from pyspark.sql import functions as f
+
+
+def summed(events):
+    told = events.select(f.from_json("value", {schema!r}).alias("told")).where("told.id IS NOT NULL")
+    return told.select("told.*")
+"""
+
+
+@pytest.mark.proof
+def test_a_bad_record_stops_the_stream_with_its_place_and_a_lenient_transform_goes_on(flow: StateFlow) -> None:
+    flow.send(spread(range(60)))
+    flow.run()
+    flow.produce([61], {61: b"not json"})
+    flow.send(spread(range(70, 120)))
+    with pytest.raises(Refused, match=f"{flow.partition(1)} offset 30: not JSON of the schema: not json") as refused:
+        flow.run()
+    assert "value: string" in refused.value.remedy
+    source = {**source_part(flow.name), "value": "string", "schema": None}
+    flow.run(code=LENIENT.format(schema=SCHEMA) + SUMS, source={key: one for key, one in source.items() if one})
+    flow.bad = {(1, 30)}
+    assert flow.assert_modelled() > 10
