@@ -67,7 +67,9 @@ class State:
         with closing(target.open()) as store:
             tenure = store.take_over(spec.name, uuid4(), self._first(), {})
             own = own_checkpoint(judge_of(spec, store), tenure)
-        carrier = StateCarrier(self.bench.spark, rows, spec.guarantee, KIND, target, tenure, own=own, keeps=rows.keeps)
+        carrier = StateCarrier(
+            self.bench.spark, rows, spec.guarantee, KIND, target, tenure, own=own, keeps=rows.keeps, source=rows.source
+        )
         stream = StateStream(
             carrier,
             rows.source,

@@ -66,7 +66,7 @@ class Tenure:
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """A batch of a stream that keeps state: what a ledger keeps of the last one that landed."""
+    """A stream batch, of a stream that keeps state: what a ledger keeps of the last one that landed."""
 
     query: str  # Spark's id of the stream, which its checkpoint holds
     number: int

@@ -21,6 +21,11 @@ FOLLOWED = {
     "choose where to continue with `fencepost positions set`, or use an empty table": (
         "test_offsets_name_every_partition_where_nobody_knows_how_far_the_others_were_read"
     ),
+    "build it anew from elsewhere, into an empty table: fencepost state rebuild --to earliest (docs/state.md)": (
+        "test_who_lost_the_state_builds_it_anew_in_the_emptied_table"
+    ),
+    "bring the folder back as it was, whole; or build the state anew, into an empty table: fencepost state rebuild "
+    "--to earliest (docs/state.md)": "test_who_lost_the_state_builds_it_anew_in_the_emptied_table",
     "set batch: {records: 1} and run again: then everything before it lands, and the command that skips it is shown": (
         "test_a_time_that_spark_cannot_read_is_skipped_and_nothing_else_is"
     ),

@@ -11,13 +11,13 @@ import pytest
 from fencepost.audit.audit import audit
 from fencepost.audit.compare import Verdict
 from fencepost.audit.request import of_pipeline
-from fencepost.errors import Refused
+from fencepost.errors import Refused, Usage
 from fencepost.lab.crash import Crash, CrashAction, CrashPoint, visits
 from fencepost.local import Stack
 from fencepost.model import Step
 from fencepost.spec import load
 from spark.flows import RETRIES
-from spark.streams import FirstsFlow, PairsFlow, StateFlow, UpdatedFlow, orders, spread
+from spark.streams import SCHEMA, SUMS, FirstsFlow, PairsFlow, StateFlow, UpdatedFlow, orders, source_part, spread
 
 
 @pytest.fixture
@@ -108,16 +108,9 @@ def made(events):
 
 
 @pytest.mark.proof
-def test_a_function_with_state_of_its_own_counts_over_several_runs(flow: StateFlow) -> None:
-    parts: dict[str, Any] = {
-        "code": COUNTED,
-        "more": {"output_mode": "update"},
-        "options": {"mode": "upsert", "key": ["user"]},
-    }
-    for sent in (50, 120):
-        flow.send(spread(range(sent - 50 if sent == 50 else 50, sent), users=2))
-        flow.run(**parts)
-        assert sorted(flow.sql(f'SELECT "user", n FROM {flow.name}')) == [("u0", sent // 2), ("u1", sent // 2)]
+def test_a_function_with_state_of_its_own_is_refused(flow: StateFlow) -> None:
+    with pytest.raises(Usage, match="were not tried out"):
+        flow.run(code=COUNTED, more={"output_mode": "update"})
 
 
 def test_a_task_that_is_tried_again_leaves_the_state_of_the_rows_that_count(flow: StateFlow) -> None:
@@ -203,3 +196,28 @@ def test_a_first_batch_that_was_written_and_not_noted_may_come_again_at_least_on
     assert flow.rows()
     flow.run(**parts)
     assert set(Counter(flow.rows()).values()) == {2}
+
+
+LENIENT = """
+from pyspark.sql import functions as f
+
+
+def summed(events):
+    told = events.select(f.from_json("value", {schema!r}).alias("told")).where("told.id IS NOT NULL")
+    return told.select("told.*")
+"""
+
+
+@pytest.mark.proof
+def test_a_bad_record_stops_the_stream_with_its_place_and_a_lenient_transform_goes_on(flow: StateFlow) -> None:
+    flow.send(spread(range(60)))
+    flow.run()
+    flow.produce([61], {61: b"not json"})
+    flow.send(spread(range(70, 120)))
+    with pytest.raises(Refused, match=f"{flow.partition(1)} offset 30: not JSON of the schema: not json") as refused:
+        flow.run()
+    assert "value: string" in refused.value.remedy
+    source = {**source_part(flow.name), "value": "string", "schema": None}
+    flow.run(code=LENIENT.format(schema=SCHEMA) + SUMS, source={key: one for key, one in source.items() if one})
+    flow.bad = {(1, 30)}
+    assert flow.assert_modelled() > 10

@@ -137,6 +137,7 @@ def test_a_checkpoint_with_history_is_no_other_pipelines(flow: StateFlow) -> Non
         judged(other)
 
 
+@pytest.mark.proof
 def test_a_pipeline_that_read_without_state_does_not_begin_with_an_empty_one(stack: Stack, tmp_path: Path) -> None:
     flow = StateFlow(stack, tmp_path)
     flow.send(spread(range(10)))
@@ -146,6 +147,7 @@ def test_a_pipeline_that_read_without_state_does_not_begin_with_an_empty_one(sta
     assert len(flow.rows()) == 10
 
 
+@pytest.mark.proof
 def test_a_state_does_not_begin_over_a_table_with_rows(stack: Stack, tmp_path: Path) -> None:
     flow = StateFlow(stack, tmp_path)
     flow.sql(f"CREATE TABLE {flow.name} AS SELECT now() AS start, 'a' AS \"user\", 1::bigint AS n, 1::bigint AS v")

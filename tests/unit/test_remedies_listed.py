@@ -15,7 +15,7 @@ from remedies.listed import FOLLOWED, NOT_FOLLOWED
 TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src" / "fencepost"
 COMMANDS = (
-    "audit|consume|demo|doctor|down|group|init|peek|plan|positions|produce|receipt|run|spec|stack|status|topic|up"
+    "audit|consume|demo|doctor|down|group|init|peek|plan|positions|produce|receipt|run|spec|stack|state|status|topic|up"
 )
 ACTS = re.compile(
     rf"fencepost (?:{COMMANDS})\b|\b(?:ALTER TABLE|GRANT [A-Z{{]|CREATE UNIQUE|CREATE ROLE)|SELECT pg_catalog.pg_term"

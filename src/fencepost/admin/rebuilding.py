@@ -16,7 +16,7 @@ from fencepost.spec import PipelineSpec
 def propose_rebuilding(spec: PipelineSpec, to: Start) -> Repositioning:
     """Where it would begin, and what that repeats or skips. Changes nothing."""
     if spec.checkpoint is None:
-        raise Usage(f"pipeline {spec.name!r} keeps no state", "fencepost positions set puts its positions elsewhere")
+        raise Usage(f"pipeline {spec.name!r} keeps no state: it has no checkpoint", "put its positions elsewhere")
     return propose(spec, to, anew=True)
 
 

@@ -16,6 +16,7 @@ STATEFUL = {
     "TransformWithState",
     "TransformWithStateInPySpark",
 }
+OF_THEIR_OWN = STATEFUL - {"DeduplicateWithinWatermark", "EventTimeWatermark"}  # functions that keep what they like
 EVENT_TIME = ("spark.timeWindow", "spark.sessionWindow")  # how Spark marks the columns of window and session_window
 
 # Operators whose rows depend on more than one record
@@ -57,6 +58,11 @@ def stateful_part(plan: Any) -> str | None:
         if streams or (name in STATEFUL | TOGETHER and node.isStreaming()):
             return name
     return None
+
+
+def function_with_state(plan: Any) -> str | None:
+    """The first part of a stream's own plan that is somebody's function with state and timers."""
+    return next((name for node in _nodes(plan) if (name := str(node.nodeName())) in OF_THEIR_OWN), None)
 
 
 def streams_read(plan: Any) -> list[Any]:

@@ -313,7 +313,7 @@ def _require_empty(connection: Connection, table: str) -> None:
     if ledger.holds_rows(connection, table):
         raise PositionLost(
             f"table {table!r} holds rows: those of records that are read again would come twice",
-            "empty it (TRUNCATE), or name another table in the pipeline file",
+            "empty it, or name another table in the pipeline file",
         )
 
 

@@ -11,7 +11,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from fencepost.engines.listener import BatchDone, PartitionsAdded
 from fencepost.engines.spark.batches import BatchCarrier, worst
+from fencepost.engines.spark.failures import SparkFailure
 from fencepost.engines.spark.query import RunningQuery, query_of
+from fencepost.engines.spark.source import KafkaSource
 from fencepost.engines.spark.staging import StagedWriter
 from fencepost.engines.spark.stateful import folders
 from fencepost.engines.spark.stateful.checkpoint import Checkpoint, Planned, ends_of
@@ -27,6 +29,8 @@ CHANGED = (
     "(docs/state.md)"
 )
 
+LENIENT = "read it with value: string, and leave such records out in the transform (docs/state.md)"
+
 
 @dataclass
 class StateCarrier(BatchCarrier):
@@ -34,6 +38,7 @@ class StateCarrier(BatchCarrier):
 
     own: OwnCheckpoint = field(kw_only=True)
     keeps: str = field(kw_only=True)  # the part of the transform that keeps state
+    source: KafkaSource = field(kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,7 +55,12 @@ class StateCarrier(BatchCarrier):
         planned = self._planned(number)
         spans = self._spans(planned)
         query = query_of(rows)
-        landed = self._staged(rows, spans, lambda: self._step(query, number, planned))
+        try:
+            landed = self._staged(rows, spans, lambda: self._step(query, number, planned))
+        except SparkFailure as error:
+            if (bad := self._malformed(spans)) is not None:
+                raise bad from error
+            raise
         if self.fresh:
             folders.clear(self.own.root, self.tenure, self.own.base)
         self._last = self._next
@@ -80,6 +90,15 @@ class StateCarrier(BatchCarrier):
         if not ends.keys() <= self.tenure.positions.keys():
             raise PartitionsAdded
         return {at: Span(start, ends.get(at, start)) for at, start in starts.items()}
+
+    def _malformed(self, spans: Mapping[TopicPartition, Span]) -> Refused | None:
+        """The first record of the batch that is not what the file says; Spark itself does not tell where it is."""
+        for at, span in sorted(spans.items()):
+            wrong = self.source.malformed(self.source.batch(self.spark, at, span)) if span.start < span.end else None
+            found = wrong.orderBy("offset").first() if wrong is not None else None
+            if found is not None:
+                return Refused(f"{at} offset {found.offset}: not JSON of the schema: {found.text[:200]}", LENIENT)
+        return None
 
     def _step(self, query: RunningQuery, number: int, planned: Planned) -> StreamStep:
         """When all tasks are done: their state is on disk, and Spark knows the watermark that follows."""

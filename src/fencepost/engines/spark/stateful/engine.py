@@ -34,7 +34,7 @@ class StateEngine(SparkEngine):
         with closing(self.target.open()) as store:
             own = own_checkpoint(judge_of(self.spec, store), tenure)
         return StateStream(
-            self._carrier(StateCarrier, tenure, own=own, keeps=rows.keeps),
+            self._carrier(StateCarrier, tenure, own=own, keeps=rows.keeps, source=rows.source),
             rows.source,
             report=landed,
             tell=tell,

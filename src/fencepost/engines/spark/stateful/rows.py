@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 
 from fencepost.engines.spark.batch_rows import BatchRows, flat_schema
-from fencepost.engines.spark.operators import stateful_part
+from fencepost.engines.spark.operators import function_with_state, stateful_part
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.engines.spark.transform import on_spark, tried
 from fencepost.errors import Usage
@@ -57,6 +57,12 @@ def _resolved(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> S
         raise Usage(
             "checkpoint is given, and nothing in the transform keeps state",
             "remove checkpoint, or group, deduplicate or join over the stream",
+        )
+    if (function := function_with_state(plan)) is not None:
+        raise Usage(
+            f"functions with a state of their own ({function}) were not tried out: their timers and stores may need "
+            "more than a checkpoint for each owner",
+            "use watermarks with windows, dropDuplicates, dropDuplicatesWithinWatermark or joins of streams",
         )
     _require_able(spark, plan, spec.output_mode)
     shape = RowShape(provenance=False)
