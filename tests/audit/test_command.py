@@ -13,9 +13,11 @@ import pytest
 import yaml
 
 from audit.shop import Shop
+from fencepost.audit.audit import audit
 from fencepost.audit.kept import kept
 from fencepost.audit.request import EngineChoice
 from fencepost.audit.watch import Rounds
+from fencepost.guarantee import Anomaly, Guarantee
 from fencepost.local import Stack
 from fencepost.producing.producer import Producer
 from fencepost.spec import load
@@ -209,6 +211,26 @@ def test_a_running_audit_compares_only_what_is_new_and_adds_up(shop: Shop) -> No
     last = rounds.next()
     assert (last.verdict.value, last.compared) == ("broken", 61)
     assert {code.value: count for code, count in last.totals.items()} == {"D2": 1}
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["a round sees it", "between two rounds"])
+def test_a_running_audit_begins_anew_where_a_position_went_back(shop: Shop, seen: bool) -> None:
+    """What is read again is counted once, however many rounds there are."""
+    request = shop.request(engine=EngineChoice.PYTHON, guarantee=Guarantee.AT_LEAST_ONCE)
+    rounds = Rounds(request)
+    assert rounds.next().verdict.value == "holds"
+    shop.sql(f"UPDATE {shop.name}_own.positions SET position = position - 7 WHERE partition = 0")
+    if seen:
+        back = rounds.next()
+        assert back.says_the_same_as(rounds.next())
+        assert (back.compared, dict(back.totals)) == (34, {Anomaly.SPAN_OVERLAP: 1})  # one is a marker
+    shop.carry()
+    assert {code.value: count for code, count in rounds.next().totals.items()} == {"D2": 6, "K-overlap": 1}
+    last = rounds.next()
+    whole = audit(request)
+    assert rounds.so_far is not None
+    assert (rounds.so_far.totals, last.compared) == (whole.totals, sum(hop.landed for hop in whole.hops[-1:]))
+    assert rounds.so_far.hops[-1].expected == whole.hops[-1].expected == 40
 
 
 def test_a_running_audit_by_ids_compares_everything_each_time(shop: Shop) -> None:

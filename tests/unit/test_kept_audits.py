@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,36 @@ def test_a_file_that_is_none_is_no_audit(folder: Path, text: str) -> None:
     keep(audit(), "shop", "a:1", ["t"])
     (file,) = folder.iterdir()
     file.write_bytes(text.encode("latin-1"))
+    assert kept("shop", "a:1") is None
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"findings": "x"},
+        {"findings": [3]},
+        {"findings": [{"code": "L2", "offset": 1}]},
+        {"verdict": ["holds"]},
+        {"landed": "many"},
+        {"partitions": [{"topic": "t", "partition": 0, "from": "0", "to": 9}]},
+    ],
+    ids=str,
+)
+def test_a_file_with_odd_parts_is_no_audit(folder: Path, part: dict[str, object]) -> None:
+    """The page would fail on it, for all pipelines at once."""
+    keep(audit(), "shop", "a:1", ["t"])
+    (file,) = folder.iterdir()
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps({**facts, "found": {**facts["found"], **part}}))
+    assert kept("shop", "a:1") is None
+
+
+def test_what_is_no_file_is_no_audit(folder: Path) -> None:
+    """Nobody writes into a pipe: whoever opened it would wait."""
+    keep(audit(), "shop", "a:1", ["t"])
+    (file,) = folder.iterdir()
+    file.unlink()
+    os.mkfifo(file)
     assert kept("shop", "a:1") is None
 
 

@@ -10,6 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import AwareDatetime, BaseModel, Field
+
+from fencepost.audit.compare import Verdict
 from fencepost.audit.findings import Audit, Finding
 from fencepost.guarantee import Anomaly
 from fencepost.machine import cache, disk
@@ -18,7 +21,47 @@ from fencepost.machine.plain_json import dumped
 MOST_FINDINGS = 500
 LARGEST = 4 << 20  # bytes of a file that is read back
 _CODES = {code.value for code in Anomaly}  # another version may have others
-_SHOWN = ("verdict", "expected", "landed", "lost", "duplicated", "phantom", "findings", "partitions")
+
+
+class _Finding(BaseModel):
+    """What is shown of one."""
+
+    code: str
+    id: str | None
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    times: int
+    expected: int
+    last_offset: int | None = None
+
+
+class _Partition(BaseModel):
+    topic: str
+    partition: int
+    from_: int = Field(alias="from")
+    to: int
+
+
+class _Found(BaseModel):
+    verdict: Verdict
+    expected: int
+    landed: int
+    lost: int
+    duplicated: int
+    phantom: int
+    findings: list[_Finding]
+    partitions: list[_Partition]
+
+
+class _Facts(BaseModel):
+    """What a file must hold to be shown: another version may have written it, or a full disk cut it."""
+
+    pipeline: str
+    servers: str
+    topics: list[str]
+    at: AwareDatetime
+    found: _Found
 
 
 @dataclass(frozen=True)
@@ -38,7 +81,7 @@ class KeptAudit:
             Finding(Anomaly(one["code"]), one.get("id"), one["topic"], one["partition"], one["offset"],
                     last_offset=one.get("last_offset"))
             for one in self.found["findings"]
-            if one.get("offset") is not None and one["code"] in _CODES
+            if None not in (one["topic"], one["partition"], one["offset"]) and one["code"] in _CODES
         ]  # fmt: skip
 
 
@@ -61,15 +104,13 @@ def kept(pipeline: str, servers: str) -> KeptAudit | None:
     """The newest of a pipeline of this cluster; None where there is none, or it cannot be read any more."""
     path = _file(pipeline, servers)
     try:
-        if path.stat().st_size > LARGEST:
+        if not path.is_file() or path.stat().st_size > LARGEST:
             return None
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        at, found = datetime.fromisoformat(facts["at"]), facts["found"]
-        if not set(_SHOWN) <= found.keys():
-            return None
-        return KeptAudit(facts["pipeline"], facts["servers"], list(facts["topics"]), at, found)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        text = path.read_text(encoding="utf-8")
+        known, found = _Facts.model_validate_json(text, strict=True), json.loads(text)["found"]
+    except (OSError, ValueError, RecursionError):
         return None
+    return KeptAudit(known.pipeline, known.servers, known.topics, known.at, found)
 
 
 def _file(pipeline: str, servers: str) -> Path:

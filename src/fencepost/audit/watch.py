@@ -7,6 +7,7 @@ one, and each round is a whole audit.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,10 +15,11 @@ from typing import Any
 
 from fencepost.audit.audit import audit_scope
 from fencepost.audit.compare import Verdict
-from fencepost.audit.findings import Audit, Hop
+from fencepost.audit.findings import Audit, Finding, Hop
 from fencepost.audit.kept import MOST_FINDINGS
 from fencepost.audit.request import AuditRequest, what_landed
 from fencepost.audit.scope import Scope, find_scope
+from fencepost.audit.spans import breaks
 from fencepost.errors import FencepostError, Usage
 from fencepost.guarantee import Anomaly
 from fencepost.kafka.errors import AuthenticationFailed
@@ -87,23 +89,33 @@ class Rounds:
         self._reached: dict[TopicPartition, int] = {}
         self._known = Hop("", "")
         self._open: list[str] = []  # why hops of earlier rounds are undecided
+        self._overlaps: set[Break] = set()  # of the commits, in the last round
+        self._told: set[Break] = set()  # among what is known
         self.so_far: Audit | None = None  # everything that was compared, as one audit; another one after each round
 
     def next(self) -> Change:
         try:
             adds_up = _adds_up(self._request)
             scope = find_scope(self._request)
-            found = audit_scope(self._request, self._new(scope) if adds_up else scope)
+            overlaps = {_break(one) for one in breaks(scope.spans, {}) if one.code is Anomaly.SPAN_OVERLAP}
+            goes_on = adds_up and not self._went_back(scope, overlaps)
+            found = audit_scope(self._request, self._new(scope) if goes_on else scope)
         except (Usage, AuthenticationFailed):
             raise
         except FencepostError as error:
             return self._change(0, str(error))
-        if not adds_up:
-            self._known, self._open = Hop("", ""), []
+        if not goes_on:
+            self._known, self._open, self._told = Hop("", ""), [], set()
+        self._overlaps = overlaps
         self._learn(found)
         self._reached = {at: span.end for at, span in scope.ranges.items()}
         self.so_far = replace(found, hops=[self._known], partitions=scope.partitions()) if adds_up else found
         return self._change(sum(scope.waiting(at) for at in scope.ranges), found.undecided)
+
+    def _went_back(self, scope: Scope, overlaps: set[Break]) -> bool:
+        """Is something read again that was compared? Its rows come beside those that were counted: all begins anew."""
+        back = any(span.end < self._reached.get(at, 0) for at, span in scope.ranges.items())
+        return back or (bool(self._reached) and not overlaps <= self._overlaps)
 
     def _new(self, scope: Scope) -> Scope:
         """What lies beyond the last round, and the last span before it, to which the next must connect."""
@@ -111,14 +123,24 @@ class Rounds:
             at: Span(max(span.start, min(self._reached.get(at, span.start), span.end)), span.end)
             for at, span in scope.ranges.items()
         }
-        spans = [one for one in scope.spans if one.span.end >= self._reached.get(one.partition, 0)]
+        last = {
+            one.partition: n for n, one in enumerate(scope.spans) if one.span.end == self._reached.get(one.partition)
+        }
+        spans = [
+            one
+            for n, one in enumerate(scope.spans)
+            if n >= last.get(one.partition, 0) and one.span.end >= self._reached.get(one.partition, 0)
+        ]
         return replace(scope, ranges=ranges, spans=spans)
 
     def _learn(self, found: Audit) -> None:
         """What a round leaves open stays open: it is not compared again."""
         known = self._known
-        known.totals += found.totals
-        known.findings = [*known.findings, *found.findings][:MOST_FINDINGS]
+        again = [one for one in found.findings if one.code in _BREAKS and _break(one) in self._told]
+        self._told |= {_break(one) for one in found.findings}
+        known.totals += found.totals - Counter(one.code for one in again)
+        fresh = [one for one in found.findings if one not in again]
+        known.findings = [*known.findings, *fresh][:MOST_FINDINGS]
         if found.hops:
             last = found.hops[-1]
             known.name, known.checked = last.name, last.checked
@@ -135,6 +157,14 @@ class Rounds:
         said = "; ".join(filter(None, (undecided, known.undecided)))
         totals, left = dict(known.totals), tuple(known.not_checked)
         return Change(datetime.now(UTC), verdict, known.landed, waiting, totals, said, left)
+
+
+_BREAKS = (Anomaly.SPAN_GAP, Anomaly.SPAN_OVERLAP)
+Break = tuple[Anomaly, str | None, int | None, int | None, int]  # with its place, however it is said
+
+
+def _break(one: Finding) -> Break:
+    return one.code, one.topic, one.partition, one.offset, one.times
 
 
 def _adds_up(request: AuditRequest) -> bool:
