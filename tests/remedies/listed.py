@@ -188,7 +188,6 @@ NOT_FOLLOWED = {
     "remove --mode": _WORDS,
     "remove --guarantee": _WORDS,
     "give --lab DIR": _WHERE,
-    "fencepost positions set puts its positions elsewhere": "without state: the suite of positions does so",
     "remove it: the topics are those of the stored positions": _WORDS,
     "remove it: the file says where Kafka is, under kafka:": _WORDS,
     "give --guarantee": _WHERE,
