@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.audit.findings import Audit, Finding, Hop
-from fencepost.audit.kept import keep, kept
+from fencepost.audit.kept import KeptRounds, keep, kept
 from fencepost.errors import Usage
 from fencepost.guarantee import Anomaly, Guarantee
 
@@ -92,3 +92,30 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("FENCEPOST_CACHE", str(tmp_path / "file"))
     with pytest.raises(Usage, match="FENCEPOST_CACHE"):
         keep(audit(), "shop", "a:1", ["t"])
+
+
+def holds() -> Audit:
+    found = audit()
+    return Audit(found.guarantee, found.engine, [Hop("log to sink", "place", expected=2, landed=2)], found.partitions)
+
+
+def verdict() -> str:
+    found = kept("p", "b")
+    assert found is not None
+    return str(found.found["verdict"])
+
+
+def test_a_running_audit_takes_no_verdict_back_that_another_one_gave_meanwhile(folder: Path) -> None:
+    keep(audit(), "p", "b", ["t"])
+    rounds = KeptRounds("p", "b", ["t"])
+    rounds.keep(holds())
+    rounds.keep(holds())
+    assert verdict() == "holds"  # what was there before it began is older
+    keep(audit(), "p", "b", ["t"])
+    rounds.keep(holds())
+    assert verdict() == "broken"
+    keep(holds(), "p", "b", ["t"])
+    rounds.keep(audit())
+    assert verdict() == "broken"  # what is broken is told, whoever found it
+    rounds.keep(holds())
+    assert verdict() == "holds"

@@ -85,19 +85,40 @@ class KeptAudit:
         ]  # fmt: skip
 
 
-def keep(audit: Audit, pipeline: str, servers: str, topics: Iterable[str]) -> None:
-    """In place of the one before. Raises Usage, or Unreachable, where that cannot be written."""
+class KeptRounds:
+    """Of a running audit, which compares each record once. Another audit that came in between knows more of what was
+    compared before, so it stays, unless a round finds the guarantee broken."""
+
+    def __init__(self, pipeline: str, servers: str, topics: Iterable[str]) -> None:
+        self._of = (pipeline, servers, list(topics))
+        self._newest = self._at()
+
+    def keep(self, audit: Audit) -> None:
+        """Raises as `keep` does."""
+        if self._at() == self._newest or audit.verdict is Verdict.BROKEN:
+            self._newest = keep(audit, *self._of)
+
+    def _at(self) -> datetime | None:
+        pipeline, servers, _ = self._of
+        found = kept(pipeline, servers)
+        return found.at if found else None
+
+
+def keep(audit: Audit, pipeline: str, servers: str, topics: Iterable[str]) -> datetime:
+    """In place of the one before; says when. Raises Usage, or Unreachable, where that cannot be written."""
+    at = datetime.now(UTC)
     facts = {
         "pipeline": pipeline,
         "servers": servers,
         "topics": list(topics),
-        "at": datetime.now(UTC).isoformat(),
+        "at": at.isoformat(),
         "found": audit.as_json(MOST_FINDINGS),
     }
     path = _file(pipeline, servers)
     with cache.explained():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         disk.write(path, dumped(facts))
+    return at
 
 
 def kept(pipeline: str, servers: str) -> KeptAudit | None:

@@ -28,7 +28,7 @@ from fencepost.machine.counting import count
 from fencepost.model import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from fencepost.audit.compare import Verdict
     from fencepost.audit.findings import Audit, Hop
@@ -156,13 +156,31 @@ def _audit_once(
 
 
 def _keep(request: AuditRequest, found: Audit) -> None:
-    """A pipeline's, for the page. That it cannot be kept does not change the verdict."""
+    """A pipeline's, for the page."""
     from fencepost.audit.kept import keep
 
+    if request.pipeline is not None:
+        _if_it_can(lambda: keep(found, *_whose(request)))
+
+
+def _rounds(request: AuditRequest) -> Callable[[Audit], None]:
+    """The same for a running audit."""
+    from fencepost.audit.kept import KeptRounds
+
     if request.pipeline is None:
-        return
+        return lambda _found: None
+    rounds = KeptRounds(*_whose(request))
+    return lambda found: _if_it_can(lambda: rounds.keep(found))
+
+
+def _whose(request: AuditRequest) -> tuple[str, str, Sequence[str]]:
+    return request.pipeline or "", request.kafka.get("bootstrap.servers", ""), request.topics
+
+
+def _if_it_can(keep: Callable[[], object]) -> None:
+    """That it cannot be kept does not change the verdict."""
     try:
-        keep(found, request.pipeline, request.kafka.get("bootstrap.servers", ""), request.topics)
+        keep()
     except FencepostError as error:
         note(f"the audit is not kept for the page: {error}")
 
@@ -286,7 +304,7 @@ def _go_on(request: AuditRequest, every: timedelta, output: OutputFormat) -> Non
     from fencepost.audit.compare import Verdict
     from fencepost.audit.watch import watch
 
-    for change in watch(request, every.total_seconds(), partial(_keep, request)):
+    for change in watch(request, every.total_seconds(), _rounds(request)):
         if output is OutputFormat.JSON:
             emit_json(change.as_json())
         else:
