@@ -23,6 +23,7 @@ HomeOption = Annotated[
     Path, typer.Option("--home", metavar="DIR", envvar="FENCEPOST_LAB_HOME", help="Where runs are kept.")
 ]
 HOME = Path("fencepost-lab")
+_TEXT = OutputFormat.TEXT
 
 
 @app.command("list")
@@ -134,6 +135,35 @@ def _conclude(played: Played) -> None:
     say(f"{played.scenario.name}: {played.verdict.judgement.upper()} in {played.seconds:.1f} s ({played.folder})")
     if played.verdict.judgement.exit_code:
         say(f"  again: {played.command}")
+
+
+@app.command()
+def compare(
+    engine: Annotated[Literal["python", "spark"], typer.Option(help="What moves the events.")] = "python",
+    sink: Annotated[str | None, typer.Option(help="postgres (default), kafka, delta or iceberg.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Draw the same again. Default: a new one.")] = None,
+    home: HomeOption = HOME,
+    output: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Run the same fault against what people use instead, beside ours.
+
+    Plain consumer loops, or Spark's own sinks. Exits with 0 if ours lost and doubled nothing.
+    Example: fencepost lab compare --sink kafka
+    """
+    from fencepost.lab.comparing import compare as compared
+    from fencepost.lab.judge import Judgement
+    from fencepost.lab.pipelines.scene import How
+    from fencepost.lab.scenario import Engine
+    from fencepost.lab.soak.soak import SINKS
+
+    told = compared(Engine(engine), sink or SINKS[0], How(_drawn(seed)), home, say if output is _TEXT else note)
+    if output is OutputFormat.JSON:
+        emit_json(told)
+    else:
+        columns = ["setting", "sent", "landed", "lost", "duplicated"]
+        emit_table(columns, [[trial[column] for column in columns] for trial in told["trials"]])
+        say(_ended(told))
+    raise typer.Exit(Judgement(told["verdict"]).exit_code)
 
 
 @app.command()

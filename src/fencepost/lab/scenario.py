@@ -192,9 +192,20 @@ class Undone(_Part):
     why: str
 
 
+class Beside(_Part):
+    """What is compared with ours under one fault."""
+
+    engine: Engine
+    sink: tuple[str, ...]
+    tells: str
+    ours: Inject
+    others: tuple[Control, ...]
+
+
 class Catalogue(_Part):
     """One file, or all of them together."""
 
     faults: dict[int, str] = {}
     rows: tuple[Row, ...] = ()
     undone: tuple[Undone, ...] = ()
+    compared: tuple[Beside, ...] = ()

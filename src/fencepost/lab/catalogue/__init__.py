@@ -22,6 +22,7 @@ def catalogue() -> Catalogue:
         faults={number: words for part in parts for number, words in part.faults.items()},
         rows=tuple(row for part in parts for row in part.rows),
         undone=tuple(one for part in parts for one in part.undone),
+        compared=tuple(one for part in parts for one in part.compared),
     )
 
 
