@@ -48,7 +48,8 @@ def list_(output: FormatOption = OutputFormat.TEXT) -> None:
     emit_table(["name", "fault", "guarantee", "sink", "engine", "seconds"], rows)
     say(f"{len(known)} scenarios, about {sum(one.seconds for one in known) // 60} minutes")
     if undone:
-        say("\nNot played:")
+        say()
+        say("Not played:")
         for one, what in undone:
             say(f"  {one.fault} {what}: {one.why}")
 
