@@ -8,6 +8,7 @@ from statistics import quantiles
 
 from fencepost.audit.compare import Comparison
 from fencepost.lab.judge import Judgement
+from fencepost.machine.counting import count
 
 
 @dataclass
@@ -31,10 +32,8 @@ def judged(result: Comparison, hit: int, trouble: str) -> tuple[Judgement, str]:
         return Judgement.INCONCLUSIVE, trouble
     if result.findings:
         counts = f"lost {result.lost:,}, doubled {result.duplicated:,}, phantom {result.phantom:,}"
-        return Judgement.BROKEN, f"of {result.expected:,} events {counts}"
+        return Judgement.BROKEN, f"of {count(result.expected, 'event')} {counts}"
     if not hit:
         return Judgement.VACUOUS, "no strike hit events on their way"
-    return (
-        Judgement.HOLDS,
-        f"{result.expected:,} events, lost 0, doubled 0, after {hit} strikes that hit some on their way",
-    )
+    events, strikes = count(result.expected, "event"), count(hit, "strike")
+    return Judgement.HOLDS, f"{events}, lost 0, doubled 0, after {strikes} that hit some on their way"
