@@ -11,6 +11,7 @@ import typer
 
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, note, say
 from fencepost.errors import Usage
+from fencepost.machine.counting import count
 
 if TYPE_CHECKING:
     from fencepost.lab.pipelines.theirs import Theirs
@@ -200,7 +201,7 @@ def _tell_soak(verdict: dict[str, Any]) -> None:
         return
     blows = ", ".join(f"{blow} {times}" for blow, times in verdict["blows"].items())
     recovery, bound = verdict["recovery_seconds"], verdict["bound"]
-    say(f"  {verdict['sent']:,} events; {blows}; {verdict['hit_in_flight']} hit events on their way")
+    say(f"  {count(verdict['sent'], 'event')}; {blows}; {verdict['hit_in_flight']} hit some on their way")
     say(f"  something landed again after {recovery['p50']} s (p50), {recovery['p99']} s (p99)")
     if bound:
         say(f"  none of these did harm: with 95 % certainty fewer than {bound:.2%} of such strikes do")
