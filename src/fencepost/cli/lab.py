@@ -201,7 +201,7 @@ def _tell_soak(verdict: dict[str, Any]) -> None:
         return
     blows = ", ".join(f"{blow} {times}" for blow, times in verdict["blows"].items())
     recovery, bound = verdict["recovery_seconds"], verdict["bound"]
-    say(f"  {count(verdict['sent'], 'event')}; {blows}; {verdict['hit_in_flight']} hit some on their way")
+    say(f"  {count(verdict['sent'], 'event')}; {blows}; {verdict['hit_in_flight']} hit events on their way")
     say(f"  something landed again after {recovery['p50']} s (p50), {recovery['p99']} s (p99)")
     if bound:
         say(f"  none of these did harm: with 95 % certainty fewer than {bound:.2%} of such strikes do")

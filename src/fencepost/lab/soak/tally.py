@@ -35,5 +35,7 @@ def judged(result: Comparison, hit: int, trouble: str) -> tuple[Judgement, str]:
         return Judgement.BROKEN, f"of {count(result.expected, 'event')} {counts}"
     if not hit:
         return Judgement.VACUOUS, "no strike hit events on their way"
-    events, strikes = count(result.expected, "event"), count(hit, "strike")
-    return Judgement.HOLDS, f"{events}, lost 0, doubled 0, after {strikes} that hit some on their way"
+    return (
+        Judgement.HOLDS,
+        f"{count(result.expected, 'event')}, lost 0, doubled 0, after {hit} strikes that hit some on their way",
+    )
