@@ -69,7 +69,7 @@ def test_the_page_shows_the_last_run_of_each_scenario(tmp_path: Path) -> None:
     page = path.read_text()
     assert held == 1
     assert f'id="{NAME}"' in page
-    assert f"1 of {len(scenarios())} scenarios hold" in page
+    assert f"1 of {len(scenarios())} scenarios hold, {len(scenarios()) - 1} were not played." in page
     assert all(escape(catalogue().faults[scenario.fault]) in page for scenario in scenarios().values())
 
 

@@ -93,9 +93,12 @@ def render(last: Mapping[str, Run]) -> str:
 
 
 def _summary(last: Mapping[str, Run], known: int) -> str:
-    held, others = len(green(last)), len(last) - len(green(last))
-    said = f"{held} of {count(known, 'scenario')} hold"
-    return f"{said}, {others} do not, {known - len(last)} were not played." if others else f"{said}."
+    held = len(green(last))
+    others, unplayed = len(last) - held, known - len(last)
+    said = [f"{held} of {count(known, 'scenario')} hold"]
+    said += [f"{others} {'does' if others == 1 else 'do'} not"] if others else []
+    said += [f"{unplayed} {'was' if unplayed == 1 else 'were'} not played"] if unplayed else []
+    return f"{', '.join(said)}."
 
 
 def _rows(known: Sequence[Scenario], columns: Sequence[Any], last: Mapping[str, Run]) -> Iterator[str]:
