@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from fencepost.web.rendering import environment
 from fencepost.web.tables import PAGE, Asked, Columns, arranged
 
 
@@ -54,3 +55,10 @@ def test_long_tables_come_in_pages() -> None:
     assert [one.size for one in last.rows] == [2 * PAGE]
     assert last.later is None
     assert last.earlier == "?page=2"
+
+
+@pytest.mark.parametrize(("query", "said"), [({}, "3 rows"), ({"q": "a"}, "1 of 3 rows")])
+def test_how_many_there_are_is_said_with_its_noun(query: dict[str, str], said: str) -> None:
+    pager = environment().get_template("parts.html").module.pager  # type: ignore[attr-defined]
+    assert said in pager(arranged(ROWS, COLUMNS, Asked(query), "name"), "row")
+    assert "1 row<" in pager(arranged(ROWS[:1], COLUMNS, Asked({}), "name"), "row")

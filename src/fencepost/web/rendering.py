@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
+from fencepost.machine.counting import count
 from fencepost.machine.printable import visible
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -28,6 +29,7 @@ def environment() -> Environment:
         loader=DictLoader(sources), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.filters |= {"n": number, "ago": ago, "span": duration, "size": size, "text": text, "exact": exact}
+    made.filters |= {"count_of": count}
     made.globals |= {"now": lambda: datetime.now(UTC)}
     return made
 

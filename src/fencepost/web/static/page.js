@@ -149,7 +149,10 @@ function draw(place, found) {
     paths: one.bars ? uPlot.paths.bars({ size: [0.8, 30] }) : undefined,
   }));
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
-  const clock = (self, values) => values.map((at) => new Date(at * 1000).toLocaleTimeString("en", { hour12: false, hour: "2-digit", minute: "2-digit" }));
+  const clock = (self, values) => {
+    const second = values.some((at) => at % 60) ? "2-digit" : undefined;
+    return values.map((at) => new Date(at * 1000).toLocaleTimeString("en", { hour12: false, hour: "2-digit", minute: "2-digit", second }));
+  };
   const short = (self, values) => values.map((value) => Intl.NumberFormat("en", { notation: "compact" }).format(value));
   const chart = new uPlot({
     width: place.clientWidth, height: Number(place.dataset.height || 180), series: [{}, ...lines],
