@@ -31,6 +31,18 @@ with terminating():
     finally:
         print("cleaned up", flush=True)
 """
+AGAIN = """
+import os, signal
+from fencepost.local.interrupts import terminating
+with terminating():
+    try:
+        os.kill(os.getpid(), signal.{name})
+        signal.pause()
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGHUP)
+        print("cleaned up", flush=True)
+"""
 
 
 def run(code: str, name: str) -> tuple[int, list[str]]:
@@ -61,3 +73,8 @@ def test_also_where_this_very_run_ignores_them() -> None:
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_termination_unwinds(name: str, code: int) -> None:
     assert run(LEAVING, name) == (code, ["cleaned up"])
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_one_that_is_repeated_does_not_tear_the_unwinding_apart(name: str, code: int) -> None:
+    assert run(AGAIN, name) == (code, ["cleaned up"])

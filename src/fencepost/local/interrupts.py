@@ -37,13 +37,16 @@ def held_back() -> Iterator[None]:
 def terminating() -> Iterator[None]:
     """SIGTERM and a closed terminal unwind the block as Ctrl-C does, so that what it started is ended.
 
-    Whoever handles or ignores them already goes on doing so; only the main thread can be interrupted.
+    One is enough: those that come while it unwinds do not tear that apart. Whoever handles or ignores them already goes
+    on doing so; only the main thread can be interrupted.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def leave(number: int, _frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, _leaving)  # not SIG_IGN, which programs that are started would inherit
         raise SystemExit(128 + number)
 
     numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
@@ -53,3 +56,7 @@ def terminating() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _leaving(_number: int, _frame: FrameType | None) -> None:
+    """It ends already."""
