@@ -24,6 +24,7 @@ from fencepost.machine import process
 from fencepost.model import Batch, Step, TopicPartition
 
 T = TypeVar("T")
+HELD_SECONDS = 600.0
 
 
 class CrashAction(StrEnum):
@@ -32,6 +33,7 @@ class CrashAction(StrEnum):
     KILL = "kill"  # SIGKILL: nothing is tidied up
     STOP = "stop"  # SIGSTOP: connections stay open and nothing happens on them, until SIGCONT
     FAIL = "fail"  # raises Crash: the attempt ends and the process lives on
+    HOLD = "hold"  # this thread waits for `let_go`, and the process lives on: it still talks to its group
 
 
 class Crash(Exception):
@@ -104,11 +106,24 @@ def _visit(witness: Path, where: str, time: int, deed: CrashAction, offsets: int
         file.flush()
         os.fsync(file.fileno())
     if acts:
-        _do(deed, where)
+        _do(deed, where, witness)
 
 
-def _do(deed: CrashAction, where: str) -> None:
+def let_go(witness: Path) -> None:
+    """Whoever waits there, by HOLD, goes on; may be repeated."""
+    _word(witness).touch()
+
+
+def _word(witness: Path) -> Path:
+    return witness.with_name(f"{witness.name}.go-on")
+
+
+def _do(deed: CrashAction, where: str, witness: Path) -> None:
     if deed is CrashAction.FAIL:
         raise Crash(where)
+    if deed is CrashAction.HOLD:
+        if not process.until(_word(witness).exists, HELD_SECONDS):
+            raise Crash(f"{where}: nobody let it go on for {HELD_SECONDS:.0f} s")
+        return
     number = signal.SIGKILL if deed is CrashAction.KILL else signal.SIGSTOP
     signal.pthread_kill(threading.get_ident(), number)  # to this very thread: it does not take another step

@@ -43,6 +43,8 @@ class Deed(StrEnum):
     LOSE_CHECKPOINT = "lose-checkpoint"  # the same, and what Spark had written down is removed
     STALL = "stall"  # it stands still, another run takes over and finishes, it goes on
     FAIL = "fail"  # the attempt raises, the process lives on
+    JOIN = "join"  # another member joins the group, and is given the partition once the batch is done
+    OUTLAST = "outlast"  # the same, but the batch takes longer than the group waits for it
     CUT = "cut"  # one request of Kafka's or PostgreSQL's wire, or its answer
     KILL_DATABASE = "kill-database"
     STOP_DATABASE = "stop-database"  # it stands still for longer than a member of a group may say nothing
@@ -71,7 +73,7 @@ class Inject(_Part):
     """One deed at one moment."""
 
     do: Deed
-    step: Step | None = None  # of partition 1
+    step: Step | None = None  # of a batch of one partition
     batch: Annotated[int | None, Field(ge=1)] = None  # when the step is reached for this time; absent: drawn
     request: str | None = None  # statement:COMMIT, message:CopyData, api:END_TXN: the next one of them
     answer: bool = False  # its answer, while the request itself goes through
@@ -99,7 +101,8 @@ class Control(_Part):
 
     guarantee: Guarantee | None = None
     recipe: Recipe | None = None
-    commit: Literal["auto", "after", "before"] = "after"  # of the plain loop: by time, after the batch, before it
+    # of the plain loop: by time, after the batch, before it, when it has done enough batches
+    commit: Literal["auto", "after", "before", "seldom"] = "after"
     start: Literal["earliest", "latest"] = "earliest"  # of the plain loop, where its group has no position
     poll_ms: Annotated[int, Field(ge=3_000)] = 300_000  # of the plain loop: max.poll.interval.ms
     fail_on_data_loss: bool = True
@@ -114,7 +117,12 @@ class Control(_Part):
     @property
     def setting(self) -> str:
         if self.recipe is Recipe.PLAIN:
-            told = {"auto": "auto-commit", "after": "commit after the batch", "before": "commit before the batch"}
+            told = {
+                "auto": "auto-commit",
+                "after": "commit after the batch",
+                "before": "commit before the batch",
+                "seldom": "commit every thousand records",
+            }
             more = ", auto.offset.reset=latest" if self.start == "latest" else ""
             return f"a plain consumer loop, {told[self.commit]}{more}"
         if self.recipe is Recipe.NATIVE:

@@ -6,7 +6,8 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from fencepost.lab.crash import standing
+from fencepost.lab.crash import CrashAction, standing
+from fencepost.lab.pipelines.joining import Join, Outlast
 from fencepost.lab.pipelines.scene import Scene
 from fencepost.lab.programs import Program
 from fencepost.lab.proxy import Rule, RuleId
@@ -133,6 +134,8 @@ FAULTS: Mapping[Deed, Callable[[], Fault]] = {
     Deed.LOSE_CHECKPOINT: LoseCheckpoint,
     Deed.STALL: Stall,
     Deed.FAIL: Fail,
+    Deed.JOIN: Join,
+    Deed.OUTLAST: Outlast,
     Deed.CUT: Cut,
     Deed.KILL_DATABASE: KillDatabase,
     Deed.STOP_DATABASE: StopDatabase,
@@ -162,8 +165,8 @@ def play_at_a_step(scene: Scene) -> None:
     scene.produce(scene.events)
     fault, gate = FAULTS[scene.inject.do](), scene.gated
     with scene.carrier(gate) as running:
-        fails = scene.inject.do is Deed.FAIL
-        there = running.wait_for(lambda: scene.acted() is not None if fails else standing(gate.witness))
+        stops = gate.action is CrashAction.STOP
+        there = running.wait_for(lambda: standing(gate.witness) if stops else scene.acted() is not None)
         visit = scene.acted()
         if there and visit is not None:
             scene.seen(visit.where, visit.offsets)

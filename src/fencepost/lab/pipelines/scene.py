@@ -15,10 +15,10 @@ from fencepost.lab.keeper import TOKEN
 from fencepost.lab.pipelines.flow import Flow
 from fencepost.lab.pipelines.news import read_news
 from fencepost.lab.pipelines.theirs import TheirFlow, Theirs
-from fencepost.lab.pipelines.work import Gate, Work
+from fencepost.lab.pipelines.work import ASKED_BACK, PARTITION, Gate, Work
 from fencepost.lab.programs import Program, program
 from fencepost.lab.record import History
-from fencepost.lab.scenario import Control, Engine, Inject, Recipe, Scenario
+from fencepost.lab.scenario import Control, Deed, Engine, Inject, Recipe, Scenario
 from fencepost.lab.scenarios.field import Field
 
 # Nothing lives long enough here for the slow compiler.
@@ -26,6 +26,9 @@ _SPARK = {
     "SPARK_LOCAL_IP": "127.0.0.1",
     "PYSPARK_SUBMIT_ARGS": "--conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell",
 }
+
+# The others stand still, the whole process.
+_AT_THE_GATE = {Deed.FAIL: CrashAction.FAIL, Deed.JOIN: CrashAction.HOLD, Deed.OUTLAST: CrashAction.HOLD}
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,14 @@ class Scene:
     def gated(self) -> Gate:
         step = self.inject.step
         assert step is not None  # noqa: S101 (validated: faults at a step have one)
-        action = CrashAction.FAIL if self.inject.do == "fail" else CrashAction.STOP
-        return Gate(step=step, time=self.inject.batch or self._batch, action=action, witness=self.folder / "witness")
+        action = _AT_THE_GATE.get(self.inject.do, CrashAction.STOP)
+        return Gate(
+            step=step,
+            partition=ASKED_BACK if action is CrashAction.HOLD else PARTITION,
+            time=self.inject.batch or self._batch,
+            action=action,
+            witness=self.folder / "witness",
+        )
 
     @contextmanager
     def carrier(self, gate: Gate | None = None) -> Iterator[Program]:

@@ -12,6 +12,7 @@ from fencepost.lab.scenario import Control
 from fencepost.model import Step, TopicPartition
 
 PARTITION = 1  # where the gate is
+ASKED_BACK = 0  # of two partitions the one that a group takes from a member for another, if they stick to theirs
 
 
 class Gate(BaseModel):
@@ -19,6 +20,7 @@ class Gate(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     step: Step
+    partition: int = PARTITION
     time: int
     action: CrashAction
     witness: Path
@@ -37,5 +39,5 @@ class Work(BaseModel):
     def observer(self, topic: str) -> Observer:
         if self.gate is None:
             return nobody
-        gate, where = self.gate, TopicPartition(topic, PARTITION)
+        gate, where = self.gate, TopicPartition(topic, self.gate.partition)
         return CrashPoint(gate.step, where, gate.action, gate.witness, gate.time)
