@@ -66,7 +66,7 @@ class CrashPoint:
     def __call__(self, step: Step, batch: Batch[Any]) -> None:
         if step == self.step and self.partition in batch.spans:
             offsets = sum(span.end - span.start for span in batch.spans.values())
-            _visit(self.witness, f"{step} of {batch}", self.time, self.deed, offsets)
+            visit(self.witness, f"{step} of {batch}", self.time, self.deed, offsets)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class MidCopy:
         for number, batch in enumerate(batches, start=1):
             yield batch
             if number == self.after:
-                _visit(self.witness, f"after {number} record batches", self.time, self.deed)
+                visit(self.witness, f"after {number} record batches", self.time, self.deed)
 
 
 def visits(witness: Path) -> list[Visit]:
@@ -98,7 +98,7 @@ def standing(witness: Path) -> bool:
     return any(actor is not None and process.stopped(actor) for actor in actors)
 
 
-def _visit(witness: Path, where: str, time: int, deed: CrashAction, offsets: int = 0) -> None:
+def visit(witness: Path, where: str, time: int, deed: CrashAction, offsets: int = 0) -> None:
     with witness.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed: two tasks may come at once
         acts = len(visits(witness)) + 1 == time

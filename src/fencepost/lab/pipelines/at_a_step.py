@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from fencepost.lab.crash import CrashAction, standing
+from fencepost.lab.pipelines.executors import executor_of
 from fencepost.lab.pipelines.joining import Join, Outlast
+from fencepost.lab.pipelines.late import Late
 from fencepost.lab.pipelines.scene import Scene
-from fencepost.lab.programs import Program
+from fencepost.lab.programs import PATIENCE, Program
 from fencepost.lab.proxy import Rule, RuleId
 from fencepost.lab.scenario import Deed
 from fencepost.lab.scenarios.field import DATABASE
@@ -76,6 +79,29 @@ class Fail:
         scene.tell(f"it tried again, and ended with {running.ended()}", "heal", "driver")
 
 
+class KillExecutor:
+    """With -9, while its worker stands in a task; Spark gives that to another one. Then the worker goes on."""
+
+    def __init__(self) -> None:
+        self._worker: process.Identity | None = None
+
+    def inject(self, scene: Scene, running: Program) -> None:  # noqa: ARG002
+        visit = scene.acted()
+        scene.witnessed = 0
+        if visit is not None:
+            self._worker, executor = process.identify(visit.pid), executor_of(visit.pid)
+            process.send(executor, signal.SIGKILL)
+            scene.witnessed = int(process.until(lambda: not process.alive(executor), PATIENCE))
+            scene.tell("the executor killed with -9", "fault", "driver")
+
+    def heal(self, scene: Scene, running: Program) -> None:
+        scene.tell(f"the run ended with {running.ended()}", "heal", "driver")
+        if (worker := self._worker) is not None:
+            process.send(worker, signal.SIGCONT)
+            process.until(lambda: not process.alive(worker), PATIENCE)
+            scene.tell("what was left of the task went on, and ended", "heal", "driver")
+
+
 class Cut:
     """The next request of a kind, or its answer: the connection is reset there."""
 
@@ -134,6 +160,9 @@ FAULTS: Mapping[Deed, Callable[[], Fault]] = {
     Deed.LOSE_CHECKPOINT: LoseCheckpoint,
     Deed.STALL: Stall,
     Deed.FAIL: Fail,
+    Deed.CUT_INPUT: Fail,
+    Deed.LATE: Late,
+    Deed.KILL_EXECUTOR: KillExecutor,
     Deed.JOIN: Join,
     Deed.OUTLAST: Outlast,
     Deed.CUT: Cut,

@@ -19,8 +19,10 @@ from fencepost.guarantee import Anomaly, Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
 from fencepost.kafka.topics import TopicRequest, create_topic, delete_topic, describe_topic, end_offsets
+from fencepost.lab.pipelines.cut_input import ROWS_AT_ONCE, CutOnce
+from fencepost.lab.pipelines.executors import CLUSTER
 from fencepost.lab.pipelines.ids import ids_in_sink
-from fencepost.lab.scenario import Engine, Scenario
+from fencepost.lab.scenario import Deed, Engine, Scenario
 from fencepost.lab.scenarios.field import QUICK, Field
 from fencepost.lab.scenarios.shown import counted
 from fencepost.model import TopicPartition
@@ -51,6 +53,7 @@ class Flow:
         self.sent: list[int] = []
         self.bad = 0  # records that cannot be read
         self.partitions = PARTITIONS
+        self.cut: CutOnce | None = None  # the transform, on Spark, in place of the usual one
         self._direct = {"bootstrap.servers": field.stack.direct_servers}
         self.make_topic()
         if self._to_topic:
@@ -84,7 +87,11 @@ class Flow:
         demo = require_able(registry.kind(self.scenario.sink), CanBeShown, self.scenario.sink, "be played").demo
         spark = self.scenario.engine is Engine.SPARK
         source = {"topic": self.topic, "failOnDataLoss": fail_on_data_loss, **({} if self._to_topic else _JSON)}
-        sql = "SELECT key, value, headers, _from FROM events" if self._to_topic else "SELECT id, _from FROM events"
+        transform = (
+            self.cut.in_file(self.folder)
+            if self.cut
+            else {"sql": " ".join(["SELECT", ", ".join(self.columns), "FROM events"])}
+        )
         return {
             "name": self.name,
             "guarantee": guarantee.value,
@@ -96,9 +103,20 @@ class Flow:
                 "options": demo.options(self.target, self.field.dsn, self.folder),
             },
             "batch": {"small": 0} if spark else {"records": self._rows},
-            **({"transform": {"sql": sql}, "spark": {"spark.master": "local[2,4]"}} if spark else {}),
+            **({"transform": transform, "spark": self._spark} if spark else {}),
             **({"on_error": "dead_letter"} if self.scenario.dead_letters else {}),
         }
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What goes to the sink."""
+        return ("key", "value", "headers", "_from") if self._to_topic else ("id", "_from")
+
+    @property
+    def _spark(self) -> Mapping[str, str]:
+        """Four attempts of a task; in executors where one of these is to die."""
+        killed = self.scenario.inject is not None and self.scenario.inject.do is Deed.KILL_EXECUTOR
+        return {**(CLUSTER if killed else {"spark.master": "local[2,4]"}), **(ROWS_AT_ONCE if self.cut else {})}
 
     def rename(self) -> None:
         """The same pipeline under another name, from the next `declare` on."""

@@ -8,10 +8,8 @@ from pathlib import Path
 from fencepost.errors import FencepostError
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.groups import describe_group
-from fencepost.kafka.names import group_of
 from fencepost.lab.crash import let_go
 from fencepost.lab.pipelines.news import read_news
-from fencepost.lab.pipelines.plain import group_of_plain
 from fencepost.lab.pipelines.scene import Scene
 from fencepost.lab.programs import Program
 
@@ -60,10 +58,9 @@ class Outlast(Join):
 
 def _members(scene: Scene) -> int:
     """None as long as nobody can say."""
-    name = scene.flow.name
     try:
         with Cluster(scene.field.direct) as cluster:
-            return len(describe_group(cluster, group_of_plain(name) if scene.recipe else group_of(name)).members)
+            return len(describe_group(cluster, scene.group).members)
     except FencepostError:
         return 0
 

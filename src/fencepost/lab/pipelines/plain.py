@@ -40,6 +40,7 @@ class PlainLoop:
 
     def __init__(self, spec: PipelineSpec, work: Work, write: Write) -> None:
         self._news = NewsFile(work.news)
+        self._once = work.once
         self._how = work.plain or Control(guarantee=spec.guarantee)
         self._topic = spec.source.origins[0]
         self._see = work.observer(self._topic)
@@ -66,7 +67,7 @@ class PlainLoop:
     def _read(self) -> None:
         self._consumer.subscribe([self._topic], on_assign=self._assigned)
         ended: set[int] = set()
-        while not self._at_the_end(ended):
+        while not (self._once and self._at_the_end(ended)):
             messages = self._consumer.consume(BATCH, 0.2)
             for message in messages:
                 if (error := message.error()) is not None:
@@ -109,14 +110,15 @@ class PlainLoop:
         self.rows += len(messages)
         self._due += len(messages)
         self._see(Step.WRITTEN, batch)
-        if self._how.commit == "after":
+        if self._how.commit in ("after", "async"):
             self._commit(at, span, batch)
         if self._how.commit == "seldom" and self._due >= SELDOM:
             self._commit_all()
         self._see(Step.DELIVERED, batch)
 
     def _commit(self, at: TopicPartition, span: Span, batch: Batch[Any]) -> None:
-        self._consumer.commit(offsets=[DriverPartition(*at, span.end)], asynchronous=False)
+        waited = self._how.commit != "async"
+        self._consumer.commit(offsets=[DriverPartition(*at, span.end)], asynchronous=not waited)  # type: ignore[call-overload]
         self._see(Step.ADVANCED, batch)
 
     def _commit_all(self) -> None:

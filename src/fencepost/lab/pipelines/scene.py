@@ -10,10 +10,14 @@ from pathlib import Path
 
 from fencepost.errors import Unreachable
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.names import group_of
 from fencepost.lab.crash import CrashAction, Visit, visits
 from fencepost.lab.keeper import TOKEN
+from fencepost.lab.pipelines.cut_input import CutOnce
+from fencepost.lab.pipelines.executors import spark_home
 from fencepost.lab.pipelines.flow import Flow
 from fencepost.lab.pipelines.news import read_news
+from fencepost.lab.pipelines.plain import group_of_plain
 from fencepost.lab.pipelines.theirs import TheirFlow, Theirs
 from fencepost.lab.pipelines.work import ASKED_BACK, PARTITION, Gate, Work
 from fencepost.lab.programs import Program, program
@@ -28,7 +32,12 @@ _SPARK = {
 }
 
 # The others stand still, the whole process.
-_AT_THE_GATE = {Deed.FAIL: CrashAction.FAIL, Deed.JOIN: CrashAction.HOLD, Deed.OUTLAST: CrashAction.HOLD}
+_AT_THE_GATE = {
+    Deed.FAIL: CrashAction.FAIL,
+    Deed.CUT_INPUT: CrashAction.FAIL,
+    Deed.JOIN: CrashAction.HOLD,
+    Deed.OUTLAST: CrashAction.HOLD,
+}
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,11 @@ class Scene:
         return self.weaker.recipe if self.weaker else None
 
     @property
+    def group(self) -> str:
+        """Of consumers, whose member the run is."""
+        return group_of_plain(self.flow.name) if self.recipe else group_of(self.flow.name)
+
+    @property
     def inject(self) -> Inject:
         found = (self.weaker and self.weaker.inject) or self.scenario.inject
         assert found is not None  # noqa: S101 (a scenario without one is a story)
@@ -88,7 +102,23 @@ class Scene:
 
     def declare(self) -> None:
         strict = self.weaker is None or self.weaker.fail_on_data_loss
+        if self.inject.do is Deed.CUT_INPUT:
+            self.flow.cut = CutOnce(
+                self.flow.columns, PARTITION, self._witness, self._delivered if self._naive else None
+            )
         self.spec = self.flow.declare(self.guarantee, fail_on_data_loss=strict)
+
+    @property
+    def _naive(self) -> bool:
+        return self.weaker is not None and self.weaker.takes_the_end
+
+    @property
+    def _witness(self) -> Path:
+        return self.folder / "witness"
+
+    @property
+    def _delivered(self) -> Path:
+        return self.folder / "delivered"
 
     # -- what is told
 
@@ -118,7 +148,7 @@ class Scene:
             partition=ASKED_BACK if action is CrashAction.HOLD else PARTITION,
             time=self.inject.batch or self._batch,
             action=action,
-            witness=self.folder / "witness",
+            witness=self._witness,
         )
 
     @contextmanager
@@ -128,9 +158,19 @@ class Scene:
         plain = self.weaker if self.recipe else None
         if plain and self._started == 1:  # as if it had been there before the first record
             plain = plain.model_copy(update={"start": "earliest"})
-        work = Work(spec=self.spec, news=self.news, gate=gate, plain=plain)
+        cut, late = (self.inject.do is deed for deed in (Deed.CUT_INPUT, Deed.LATE))
+        work = Work(
+            spec=self.spec,
+            news=self.news,
+            once=not (late and gate),  # whoever ends has left its group, which takes no late word of it
+            gate=None if cut else gate,
+            plain=plain,
+            naive=self._delivered if self._naive else None,
+        )
         scratch = self.folder / f"scratch-{self._started}"
         environment = {TOKEN: self.field.token, "TMPDIR": str(scratch), **_SPARK}
+        if self.inject.do is Deed.KILL_EXECUTOR:
+            environment |= spark_home(self.folder)
         module = f"fencepost.lab.pipelines.{self.recipe or 'carrier'}"
         log = self.folder / f"driver-{self._started}.log"
         words = [work.model_dump_json()]
@@ -150,7 +190,7 @@ class Scene:
 
     def acted(self) -> Visit | None:
         """Who came to the gate, and stood still or failed there."""
-        return next((visit for visit in visits(self.folder / "witness") if visit.acted), None)
+        return next((visit for visit in visits(self._witness) if visit.acted), None)
 
     def drain(self, who: str) -> None:
         """A run from what is stored to the end. One that stops with an error is `stopped`."""
