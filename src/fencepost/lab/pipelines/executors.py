@@ -11,6 +11,7 @@ import psutil
 from fencepost.errors import Unreachable
 from fencepost.machine import process
 
+HOME = "spark-home"
 CLUSTER = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "600m"}
 
 
@@ -18,7 +19,7 @@ def spark_home(folder: Path) -> Mapping[str, str]:
     """pip's pyspark under a folder that executors may write into: what a driver's environment needs for them."""
     import pyspark
 
-    home = folder / "spark-home"
+    home = folder / HOME
     if not home.exists():
         home.mkdir()
         for entry in Path(pyspark.__path__[0]).iterdir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from fencepost.kafka.names import group_of
 from fencepost.lab.crash import CrashAction, Visit, visits
 from fencepost.lab.keeper import TOKEN
 from fencepost.lab.pipelines.cut_input import CutOnce
-from fencepost.lab.pipelines.executors import spark_home
+from fencepost.lab.pipelines.executors import HOME, spark_home
 from fencepost.lab.pipelines.flow import Flow
 from fencepost.lab.pipelines.news import read_news
 from fencepost.lab.pipelines.plain import group_of_plain
@@ -176,8 +177,11 @@ class Scene:
         words = [work.model_dump_json()]
         if self.recipe is Recipe.NATIVE:
             words = [str(self.spec), self.checkpoint.as_uri(), str(self.events)]
-        with program(module, words, log, environment) as running:
-            yield running
+        try:
+            with program(module, words, log, environment) as running:
+                yield running
+        finally:
+            shutil.rmtree(self.folder / HOME, ignore_errors=True)  # what executors have copied there
 
     @property
     def checkpoint(self) -> Path:
