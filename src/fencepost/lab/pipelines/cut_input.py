@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CUT_AT = 120  # records of the span, more than Spark hands to a function at once
-ROWS_AT_ONCE = {"spark.sql.execution.arrow.maxRecordsPerBatch": "20"}
+# Few rows at once, and none kept back, so that a part of them is with the writer when the rest is cut off.
+ROWS_AT_ONCE = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
+    "spark.sql.execution.pandas.udf.buffer.size": "256",
+}
 _PATIENCE = 120.0
 
 

@@ -19,10 +19,9 @@ from fencepost.guarantee import Anomaly, Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
 from fencepost.kafka.topics import TopicRequest, create_topic, delete_topic, describe_topic, end_offsets
-from fencepost.lab.pipelines.cut_input import ROWS_AT_ONCE, CutOnce
-from fencepost.lab.pipelines.executors import CLUSTER
+from fencepost.lab.pipelines.cut_input import CutOnce
 from fencepost.lab.pipelines.ids import ids_in_sink
-from fencepost.lab.scenario import Deed, Engine, Scenario
+from fencepost.lab.scenario import Engine, Scenario
 from fencepost.lab.scenarios.field import QUICK, Field
 from fencepost.lab.scenarios.shown import counted
 from fencepost.model import TopicPartition
@@ -33,6 +32,7 @@ from fencepost.sinks.kind import require_able
 from fencepost.spec import PipelineSpec, load
 
 PARTITIONS = 2
+LOCAL: Mapping[str, str] = {"spark.master": "local[2,4]"}  # four attempts of a task
 TIMEOUT = 60.0
 # a member that is gone or stands still is missed soon
 _MEMBER = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "300", "max.poll.interval.ms": "300000"}
@@ -54,6 +54,7 @@ class Flow:
         self.bad = 0  # records that cannot be read
         self.partitions = PARTITIONS
         self.cut: CutOnce | None = None  # the transform, on Spark, in place of the usual one
+        self.spark = LOCAL
         self._direct = {"bootstrap.servers": field.stack.direct_servers}
         self.make_topic()
         if self._to_topic:
@@ -103,7 +104,7 @@ class Flow:
                 "options": demo.options(self.target, self.field.dsn, self.folder),
             },
             "batch": {"small": 0} if spark else {"records": self._rows},
-            **({"transform": transform, "spark": self._spark} if spark else {}),
+            **({"transform": transform, "spark": dict(self.spark)} if spark else {}),
             **({"on_error": "dead_letter"} if self.scenario.dead_letters else {}),
         }
 
@@ -111,12 +112,6 @@ class Flow:
     def columns(self) -> tuple[str, ...]:
         """What goes to the sink."""
         return ("key", "value", "headers", "_from") if self._to_topic else ("id", "_from")
-
-    @property
-    def _spark(self) -> Mapping[str, str]:
-        """Four attempts of a task; in executors where one of these is to die."""
-        killed = self.scenario.inject is not None and self.scenario.inject.do is Deed.KILL_EXECUTOR
-        return {**(CLUSTER if killed else {"spark.master": "local[2,4]"}), **(ROWS_AT_ONCE if self.cut else {})}
 
     def rename(self) -> None:
         """The same pipeline under another name, from the next `declare` on."""

@@ -14,9 +14,9 @@ from fencepost.guarantee import Guarantee
 from fencepost.kafka.names import group_of
 from fencepost.lab.crash import CrashAction, Visit, visits
 from fencepost.lab.keeper import TOKEN
-from fencepost.lab.pipelines.cut_input import CutOnce
-from fencepost.lab.pipelines.executors import HOME, spark_home
-from fencepost.lab.pipelines.flow import Flow
+from fencepost.lab.pipelines.cut_input import ROWS_AT_ONCE, CutOnce
+from fencepost.lab.pipelines.executors import CLUSTER, HOME, spark_home
+from fencepost.lab.pipelines.flow import LOCAL, Flow
 from fencepost.lab.pipelines.news import read_news
 from fencepost.lab.pipelines.plain import group_of_plain
 from fencepost.lab.pipelines.theirs import TheirFlow, Theirs
@@ -104,6 +104,7 @@ class Scene:
     def declare(self) -> None:
         strict = self.weaker is None or self.weaker.fail_on_data_loss
         if self.inject.do is Deed.CUT_INPUT:
+            self.flow.spark = {**LOCAL, **ROWS_AT_ONCE}
             self.flow.cut = CutOnce(
                 self.flow.columns, PARTITION, self._witness, self._delivered if self._naive else None
             )
@@ -170,8 +171,10 @@ class Scene:
         )
         scratch = self.folder / f"scratch-{self._started}"
         environment = {TOKEN: self.field.token, "TMPDIR": str(scratch), **_SPARK}
-        if self.inject.do is Deed.KILL_EXECUTOR:
-            environment |= spark_home(self.folder)
+        if self.inject.do is Deed.KILL_EXECUTOR:  # the next run needs none that die
+            self.flow.spark = CLUSTER if gate else LOCAL
+            self.declare()
+            environment |= spark_home(self.folder) if gate else {}
         module = f"fencepost.lab.pipelines.{self.recipe or 'carrier'}"
         log = self.folder / f"driver-{self._started}.log"
         words = [work.model_dump_json()]
