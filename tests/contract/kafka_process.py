@@ -13,7 +13,7 @@ from contract.kafka_flow import Plan
 from contract.kafka_steps import Point, stepping
 from fencepost.errors import FencepostError
 from fencepost.kafka import transactions
-from fencepost.lab.crash import CrashAction, _visit
+from fencepost.lab.crash import CrashAction, visit
 from fencepost.sinks.kafka import KafkaStore
 
 SPAN = 100
@@ -51,7 +51,7 @@ def main() -> int:
 
     def act(point: Point) -> None:
         if point is work.point:
-            _visit(work.witness, point, work.time, CrashAction.KILL)
+            visit(work.witness, point, work.time, CrashAction.KILL)
 
     try:
         with patch.object(transactions, "Client", stepping(act)):

@@ -9,31 +9,19 @@ import signal
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-import pyspark
 
 from fencepost.machine import process
 from fencepost.machine.java import find
 from spark.drivers import wait_for
 
 SECRET = secrets.token_hex(32)
-LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
-
-
-def spark_home(folder: Path) -> dict[str, str]:
-    """pip's pyspark under a folder that executors may write into."""
-    home = folder / "spark-home"
-    home.mkdir()
-    for entry in Path(pyspark.__path__[0]).iterdir():
-        (home / entry.name).symlink_to(entry)
-    return {"SPARK_HOME": os.fspath(home), **LOOPBACK}
 
 
 @contextmanager
-def standalone(folder: Path, home: dict[str, str]) -> Iterator[str]:
+def standalone(folder: Path, home: Mapping[str, str]) -> Iterator[str]:
     """The master's address, when both workers have joined. All of them ask for the secret."""
     file = folder / "cluster.properties"
     file.touch(0o600)
@@ -54,7 +42,7 @@ def standalone(folder: Path, home: dict[str, str]) -> Iterator[str]:
 
 
 @contextmanager
-def _daemon(words: Sequence[str], home: dict[str, str], log: Path) -> Iterator[None]:
+def _daemon(words: Sequence[str], home: Mapping[str, str], log: Path) -> Iterator[None]:
     program, *rest = words
     jars = Path(home["SPARK_HOME"]) / "jars"
     memory = ["-Xmx384m", "-XX:+UseSerialGC"]

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from fencepost.lab.crash import visits
+from fencepost.lab.pipelines.executors import executor_of, spark_home
 from fencepost.machine import process
 from spark.drivers import pipeline_process
 from spark.faults import StopOn
 from spark.flows import Flow
-from spark.standalone import SECRET, spark_home, standalone
+from spark.standalone import SECRET, standalone
 
 LATE = 6_001  # in partition 1, after several record batches
 
 
 @contextmanager
-def cluster(kind: str, folder: Path, home: dict[str, str]) -> Iterator[str]:
+def cluster(kind: str, folder: Path, home: Mapping[str, str]) -> Iterator[str]:
     if kind == "standalone":
         with standalone(folder, home) as url:
             yield url
@@ -56,11 +56,3 @@ def test_an_executor_killed_in_mid_copy_is_replaced_and_everything_lands_once(
             assert driver.ended() == 0, driver.told()
     assert [visit.acted for visit in visits(in_copy)] == [True, False]
     flow.assert_exact(8_000)
-
-
-def executor_of(worker: int) -> process.Identity:
-    """The process whose task that worker does."""
-    above = psutil.Process(worker).parents()
-    executors = [parent.pid for parent in above if any("ExecutorBackend" in word for word in parent.cmdline())]
-    (identity,) = filter(None, map(process.identify, executors))
-    return identity

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from fencepost.lab.crash import visits
+from fencepost.lab.pipelines.executors import executor_of, spark_home
 from fencepost.local import Stack
 from fencepost.machine import process
 from spark.drivers import pipeline_process
 from spark.faults import StopOn
 from spark.lakes import LakeFlow
 from spark.parquet_flow import ParquetFlow
-from spark.standalone import spark_home
-from spark.test_cluster import LATE, executor_of
+from spark.test_cluster import LATE
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 

@@ -11,6 +11,7 @@ import pytest
 from fencepost.kafka.topic_reader import read_committed
 from fencepost.kafka.topics import describe_topic
 from fencepost.lab.crash import CrashAction, CrashPoint, standing, visits
+from fencepost.lab.pipelines.executors import executor_of, spark_home
 from fencepost.lab.proxy import Action, Api, Direction, Rule
 from fencepost.lab.scenarios.field import Field
 from fencepost.local import Stack
@@ -20,8 +21,6 @@ from fencepost.model import Step
 from spark.drivers import go_on, pipeline_process, wait_for
 from spark.faults import Several
 from spark.flows import RETRIES
-from spark.standalone import spark_home
-from spark.test_cluster import executor_of
 from spark.topic_faults import StopOnValue
 from spark.topic_flows import TopicFlow
 

@@ -15,7 +15,7 @@ import pytest
 
 from fencepost.delivery import deliver
 from fencepost.guarantee import Guarantee
-from fencepost.lab.crash import Crash, CrashAction, CrashPoint, MidCopy, Visit, visits
+from fencepost.lab.crash import Crash, CrashAction, CrashPoint, MidCopy, Visit, let_go, visits
 from fencepost.machine import process
 from fencepost.model import Batch, Span, Step, Tenure, TopicPartition
 from fencepost.sinks.memory.store import MemoryStore
@@ -109,6 +109,23 @@ def test_a_stopped_process_goes_on_when_it_is_continued(witness: Path) -> None:
         assert process.until(lambda: process.stopped(identity), 30)
         assert [visit.pid for visit in visits(witness)] == [child.pid]
         child.send_signal(signal.SIGCONT)
+        said, _ = child.communicate(timeout=30)
+        assert (child.returncode, said) == (0, "went on\n")
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_held_thread_waits_for_a_word_and_its_process_lives_on(witness: Path) -> None:
+    child = start(CrashPoint(Step.WRITTEN, ORDERS, CrashAction.HOLD, witness))
+    try:
+        assert process.until(lambda: bool(visits(witness)), 30)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.communicate(timeout=0.3)
+        identity = process.identify(child.pid)
+        assert identity
+        assert not process.stopped(identity)
+        let_go(witness)
         said, _ = child.communicate(timeout=30)
         assert (child.returncode, said) == (0, "went on\n")
     finally:

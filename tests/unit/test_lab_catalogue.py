@@ -44,6 +44,8 @@ def test_a_row_stands_for_a_scenario_of_each_sink_and_guarantee() -> None:
         {"inject": {"do": "kill"}},
         {"inject": {"do": "add-partitions", "step": "written"}},
         {"inject": {"do": "cut", "step": "started"}},
+        {"inject": {"do": "late", "step": "started"}},
+        {"inject": {"do": "join", "step": "written", "request": "api:JOIN_GROUP"}},
         {"inject": {"do": "explode", "step": "started"}},
         {"control": None},
         {"control": {}},
@@ -56,6 +58,14 @@ def test_a_row_stands_for_a_scenario_of_each_sink_and_guarantee() -> None:
 def test_a_row_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Row.model_validate({**ROW, **wrong})
+
+
+def test_every_control_says_what_is_weaker() -> None:
+    told = {scenario.control.setting for scenario in scenarios().values() if scenario.control}
+    assert "a plain consumer loop, asynchronous commit after the batch" in told
+    assert "exactly-once, with a writer that takes the end of the rows for the end of the input" in told
+    for scenario in scenarios().values():
+        assert scenario.control is None or scenario.control.setting != str(scenario.guarantee), scenario.name
 
 
 def test_every_name_is_there_once() -> None:

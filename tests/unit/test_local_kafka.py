@@ -49,6 +49,16 @@ def test_an_address_is_replaced_for_one_listener_of_one_broker() -> None:
     assert settings("broker-1", tuning) == settings("broker-1")
 
 
+def test_a_broker_may_find_the_controller_by_a_way_of_its_own() -> None:
+    tuning = Tuning(advertise={"broker-2/CONTROLLER": 999})
+    assert settings("broker-2", tuning)["controller.quorum.voters"] == "100@127.0.0.1:999"
+    assert settings("broker-2", tuning)["advertised.listeners"] == settings("broker-2")["advertised.listeners"]
+    assert [settings(name, tuning) for name in ("broker-1", "controller")] == [
+        settings("broker-1"),
+        settings("controller"),
+    ]
+
+
 def test_nothing_is_acknowledged_by_one_broker_alone() -> None:
     found = settings("broker-1")
     assert (found["default.replication.factor"], found["min.insync.replicas"]) == ("3", "2")

@@ -84,10 +84,33 @@ def test_a_mirror_that_fails_holds_nothing_up_and_every_batch_is_told() -> None:
         batch: Batch[Any] = Batch({ORDERS: Span(start, start + 2)}, [start, start + 1], Tenure("mail", uuid4(), 0, {}))
         keeper.deliver(batch)
     keeper.catch_up()
-    keeper.give_back({ORDERS}, None)
+    keeper.give_back({ORDERS}, None, 1.0)
     keeper.close()
     assert memory.rows == [0, 1, 2, 3]
     assert told == [Landed(2), Landed(2)]
+
+
+def test_what_is_under_way_is_waited_for_as_long_as_there_is_time_and_no_longer() -> None:
+    memory, go_on, told = Memory(), Event(), list[Landed]()
+    delivery = SinkDelivery(
+        Guarantee.EXACTLY_ONCE,
+        lambda: Store(memory),
+        lambda _place, messages, _hooks: messages if go_on.wait(30) else [],
+        uuid4(),
+        landed=lambda _batch, landed: told.append(landed),
+    )
+    settings = ConsumerSettings({}, "orders", "mail", Guarantee.EXACTLY_ONCE, revoke_seconds=30.0)
+    aside = MemberHooks(Event(), lambda work: work(), nobody, lambda: None)
+    keeper = SinkOffsetStore(settings, delivery, cast(TopicReader, Topic()), aside)
+    keeper.take([ORDERS])
+    batch: Batch[Any] = Batch({ORDERS: Span(0, 2)}, [0, 1], Tenure("mail", uuid4(), 0, {}))
+    keeper.deliver(batch)
+    keeper.give_back({ORDERS}, None, 0.0)
+    assert not go_on.is_set()  # it did not wait for that
+    assert keeper.waiting() == set()
+    go_on.set()
+    keeper.close()
+    assert told == []  # of what it gave up nobody is told
 
 
 class Failing(Store):

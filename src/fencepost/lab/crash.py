@@ -24,6 +24,7 @@ from fencepost.machine import process
 from fencepost.model import Batch, Step, TopicPartition
 
 T = TypeVar("T")
+HELD_SECONDS = 600.0
 
 
 class CrashAction(StrEnum):
@@ -32,6 +33,7 @@ class CrashAction(StrEnum):
     KILL = "kill"  # SIGKILL: nothing is tidied up
     STOP = "stop"  # SIGSTOP: connections stay open and nothing happens on them, until SIGCONT
     FAIL = "fail"  # raises Crash: the attempt ends and the process lives on
+    HOLD = "hold"  # this thread waits for `let_go`, and the process lives on: it still talks to its group
 
 
 class Crash(Exception):
@@ -64,7 +66,7 @@ class CrashPoint:
     def __call__(self, step: Step, batch: Batch[Any]) -> None:
         if step == self.step and self.partition in batch.spans:
             offsets = sum(span.end - span.start for span in batch.spans.values())
-            _visit(self.witness, f"{step} of {batch}", self.time, self.deed, offsets)
+            visit(self.witness, f"{step} of {batch}", self.time, self.deed, offsets)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class MidCopy:
         for number, batch in enumerate(batches, start=1):
             yield batch
             if number == self.after:
-                _visit(self.witness, f"after {number} record batches", self.time, self.deed)
+                visit(self.witness, f"after {number} record batches", self.time, self.deed)
 
 
 def visits(witness: Path) -> list[Visit]:
@@ -96,7 +98,7 @@ def standing(witness: Path) -> bool:
     return any(actor is not None and process.stopped(actor) for actor in actors)
 
 
-def _visit(witness: Path, where: str, time: int, deed: CrashAction, offsets: int = 0) -> None:
+def visit(witness: Path, where: str, time: int, deed: CrashAction, offsets: int = 0) -> None:
     with witness.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed: two tasks may come at once
         acts = len(visits(witness)) + 1 == time
@@ -104,11 +106,24 @@ def _visit(witness: Path, where: str, time: int, deed: CrashAction, offsets: int
         file.flush()
         os.fsync(file.fileno())
     if acts:
-        _do(deed, where)
+        _do(deed, where, witness)
 
 
-def _do(deed: CrashAction, where: str) -> None:
+def let_go(witness: Path) -> None:
+    """Whoever waits there, by HOLD, goes on; may be repeated."""
+    _word(witness).touch()
+
+
+def _word(witness: Path) -> Path:
+    return witness.with_name(f"{witness.name}.go-on")
+
+
+def _do(deed: CrashAction, where: str, witness: Path) -> None:
     if deed is CrashAction.FAIL:
         raise Crash(where)
+    if deed is CrashAction.HOLD:
+        if not process.until(_word(witness).exists, HELD_SECONDS):
+            raise Crash(f"{where}: nobody let it go on for {HELD_SECONDS:.0f} s")
+        return
     number = signal.SIGKILL if deed is CrashAction.KILL else signal.SIGSTOP
     signal.pthread_kill(threading.get_ident(), number)  # to this very thread: it does not take another step

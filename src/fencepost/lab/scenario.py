@@ -43,7 +43,12 @@ class Deed(StrEnum):
     LOSE_CHECKPOINT = "lose-checkpoint"  # the same, and what Spark had written down is removed
     STALL = "stall"  # it stands still, another run takes over and finishes, it goes on
     FAIL = "fail"  # the attempt raises, the process lives on
+    CUT_INPUT = "cut-input"  # what comes before the sink fails in the middle of the rows, once
+    KILL_EXECUTOR = "kill-executor"  # of Spark, in a process of its own, with -9
+    JOIN = "join"  # another member joins the group, and is given the partition once the batch is done
+    OUTLAST = "outlast"  # the same, but the batch takes longer than the group waits for it
     CUT = "cut"  # one request of Kafka's or PostgreSQL's wire, or its answer
+    LATE = "late"  # one request of Kafka's wire arrives behind those after it, and the process is killed
     KILL_DATABASE = "kill-database"
     STOP_DATABASE = "stop-database"  # it stands still for longer than a member of a group may say nothing
     # between two runs
@@ -71,7 +76,7 @@ class Inject(_Part):
     """One deed at one moment."""
 
     do: Deed
-    step: Step | None = None  # of partition 1
+    step: Step | None = None  # of a batch of one partition
     batch: Annotated[int | None, Field(ge=1)] = None  # when the step is reached for this time; absent: drawn
     request: str | None = None  # statement:COMMIT, message:CopyData, api:END_TXN: the next one of them
     answer: bool = False  # its answer, while the request itself goes through
@@ -82,8 +87,8 @@ class Inject(_Part):
     def _has_its_moment(self) -> Inject:
         if self.do.at_a_step != (self.step is not None):
             raise ValueError(f"{self.do} {'needs' if self.do.at_a_step else 'has no'} step")
-        if (self.do is Deed.CUT) != (self.request is not None):
-            raise ValueError("request goes with cut, and cut needs it")
+        if (self.do in (Deed.CUT, Deed.LATE)) != (self.request is not None):
+            raise ValueError("request goes with cut and late, which need it")
         return self
 
 
@@ -99,10 +104,12 @@ class Control(_Part):
 
     guarantee: Guarantee | None = None
     recipe: Recipe | None = None
-    commit: Literal["auto", "after", "before"] = "after"  # of the plain loop: by time, after the batch, before it
+    # of the plain loop: by time, after the batch, before it, after it without waiting, after many
+    commit: Literal["auto", "after", "before", "async", "seldom"] = "after"
     start: Literal["earliest", "latest"] = "earliest"  # of the plain loop, where its group has no position
     poll_ms: Annotated[int, Field(ge=3_000)] = 300_000  # of the plain loop: max.poll.interval.ms
     fail_on_data_loss: bool = True
+    takes_the_end: bool = False  # of the rows, for the end of the input
     inject: Inject | None = None
 
     @model_validator(mode="after")
@@ -114,11 +121,19 @@ class Control(_Part):
     @property
     def setting(self) -> str:
         if self.recipe is Recipe.PLAIN:
-            told = {"auto": "auto-commit", "after": "commit after the batch", "before": "commit before the batch"}
+            told = {
+                "auto": "auto-commit",
+                "after": "commit after the batch",
+                "before": "commit before the batch",
+                "async": "asynchronous commit after the batch",
+                "seldom": "commit every thousand records",
+            }
             more = ", auto.offset.reset=latest" if self.start == "latest" else ""
             return f"a plain consumer loop, {told[self.commit]}{more}"
         if self.recipe is Recipe.NATIVE:
             return "what people use on Spark, with its checkpoint"
+        if self.takes_the_end:
+            return f"{self.guarantee}, with a writer that takes the end of the rows for the end of the input"
         return f"{self.guarantee}{'' if self.fail_on_data_loss else ', failOnDataLoss: false'}"
 
 

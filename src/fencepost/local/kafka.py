@@ -19,6 +19,7 @@ CONTROLLER = "controller"
 BROKERS = {"broker-1": 1, "broker-2": 2, "broker-3": 3}
 NODE_IDS = {CONTROLLER: 100, **BROKERS}
 LISTENERS = ("CLIENT", "INTERNAL", "DIRECT")
+ADVERTISED = (*LISTENERS, "CONTROLLER")  # the last is the controller's, and each broker may be told another port
 SERVER, FORMATTER = "kafka.Kafka", "kafka.tools.StorageTool"
 BOOTSTRAP_PORTS = {"broker-1": 9091, "broker-2": 9092, "broker-3": 9093}
 
@@ -114,7 +115,7 @@ def properties(name: str, ports: Mapping[str, Mapping[str, int]], tuning: Tuning
         "process.roles": "controller" if name == CONTROLLER else "broker",
         # Relative to the node's folder: a home may contain commas, spaces and letters that this file cannot hold.
         "log.dirs": "data",
-        "controller.quorum.voters": f"{NODE_IDS[CONTROLLER]}@{HOST}:{ports[CONTROLLER]['CONTROLLER']}",
+        "controller.quorum.voters": f"{NODE_IDS[CONTROLLER]}@{HOST}:{_way_to_controller(name, ports, tuning)}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": _PROTOCOLS,
         **_SETTINGS,
@@ -123,6 +124,10 @@ def properties(name: str, ports: Mapping[str, Mapping[str, int]], tuning: Tuning
         **tuning.broker_settings,
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _way_to_controller(name: str, ports: Mapping[str, Mapping[str, int]], tuning: Tuning) -> int:
+    return tuning.advertise.get(f"{name}/CONTROLLER", ports[CONTROLLER]["CONTROLLER"])
 
 
 def _listeners(name: str, ports: Mapping[str, int], advertise: Mapping[str, int]) -> dict[str, str]:

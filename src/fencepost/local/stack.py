@@ -14,7 +14,7 @@ from typing import Self
 from fencepost.errors import Unreachable, Usage
 from fencepost.local import kafka, launch, postgres, postgres_as_root, privacy, state, status
 from fencepost.local.interrupts import held_back, terminating
-from fencepost.local.kafka import BROKERS, LISTENERS, NODE_IDS, Tuning
+from fencepost.local.kafka import ADVERTISED, BROKERS, LISTENERS, NODE_IDS, Tuning
 from fencepost.local.ports import HOST
 from fencepost.local.processes import POSTGRES, Processes
 from fencepost.machine import process
@@ -116,9 +116,12 @@ class Stack:
         return {(name, listener): self.node(name).ports[listener] for name in BROKERS for listener in LISTENERS}
 
     def advertise(self, name: str, listener: str, port: int | None) -> None:
-        """Tell clients of this listener another port, or its own again (None); from the broker's next start on."""
-        if name not in BROKERS or listener not in LISTENERS:
-            allowed = f"one of {', '.join(BROKERS)}, and one of {', '.join(LISTENERS)}"
+        """Tell clients of this listener another port, or its own again (None); from the broker's next start on.
+
+        CONTROLLER is where this broker itself finds the controller.
+        """
+        if name not in BROKERS or listener not in ADVERTISED:
+            allowed = f"one of {', '.join(BROKERS)}, and one of {', '.join(ADVERTISED)}"
             raise Usage(f"{name} has no listener {listener} to advertise", allowed)
         self._advertise = dict(self._advertise or {})
         if port is None:

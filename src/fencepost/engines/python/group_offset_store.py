@@ -163,7 +163,7 @@ class GroupOffsetStore:
     def stands(self) -> Mapping[TopicPartition, int]:
         return committed(self._consumer, self._topic.require_same())
 
-    def give_back(self, partitions: set[TopicPartition], finished: Batch[Messages] | None) -> None:
+    def give_back(self, partitions: set[TopicPartition], finished: Batch[Messages] | None, _seconds: float) -> None:
         try:
             if finished is not None and self._settings.guarantee is Guarantee.AT_LEAST_ONCE:
                 self._style.advance(finished)

@@ -358,11 +358,12 @@ class Member:
     def _revoked(self, partitions: list[DriverPartition]) -> None:
         """Asked back: finish the current batch or give it up; then everything that is done is committed."""
         gone = places_of(partitions)
+        until = monotonic() + self._settings.revoke_seconds
         early = self._settings.guarantee is Guarantee.AT_MOST_ONCE  # an older batch than this one may be in hand
         concerned = early or (self._batch is not None and set(self._batch.spans) & gone)
         finished = self._finished_in_time() if concerned else None
         with suppress(Fenced, Unknown, Unreachable):  # at worst their next owner reads them again
-            self._offset_store.give_back(gone, finished)
+            self._offset_store.give_back(gone, finished, max(until - monotonic(), 0.0))
         self._let_go(partitions)
 
     def _finished_in_time(self) -> Batch[Messages] | None:

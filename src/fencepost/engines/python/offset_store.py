@@ -52,8 +52,11 @@ class OffsetStore(Protocol):
     def stands(self) -> Mapping[TopicPartition, int]:
         """The stored positions of all partitions, whoever owns them."""
 
-    def give_back(self, partitions: set[TopicPartition], finished: Batch[Messages] | None) -> None:
-        """They are asked back: everything that is done is durable on return, the current batch if it was finished."""
+    def give_back(self, partitions: set[TopicPartition], finished: Batch[Messages] | None, seconds: float) -> None:
+        """They are asked back: everything that is done is durable on return, the current batch if it was finished.
+
+        `seconds`: how long what is under way may still take.
+        """
 
     def lose(self, partitions: set[TopicPartition]) -> None:
         """Somebody else has them already."""

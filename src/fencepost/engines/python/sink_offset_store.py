@@ -171,10 +171,10 @@ class SinkOffsetStore:
     def _over_gaps(self, tenure: Tenure, store: Store) -> Tenure:
         return skip_gone(self._topic, tenure, store, self._delivery.skipped)
 
-    def give_back(self, partitions: set[TopicPartition], _finished: Batch[Messages] | None) -> None:
+    def give_back(self, partitions: set[TopicPartition], _finished: Batch[Messages] | None, seconds: float) -> None:
         """What is not committed by then is refused by the fence, and its next owner does it."""
         ours = [self._under_way[place][1] for place in partitions & self._under_way.keys()]
-        wait(ours, self._settings.revoke_seconds)
+        wait(ours, seconds)
         try:
             for place in partitions & self._under_way.keys():
                 if self._under_way[place][1].done():

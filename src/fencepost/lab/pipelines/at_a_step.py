@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from fencepost.lab.crash import standing
+from fencepost.lab.crash import CrashAction, standing
+from fencepost.lab.pipelines.executors import executor_of
+from fencepost.lab.pipelines.joining import Join, Outlast
+from fencepost.lab.pipelines.late import Late
 from fencepost.lab.pipelines.scene import Scene
-from fencepost.lab.programs import Program
+from fencepost.lab.programs import PATIENCE, Program
 from fencepost.lab.proxy import Rule, RuleId
 from fencepost.lab.scenario import Deed
 from fencepost.lab.scenarios.field import DATABASE
@@ -75,6 +79,29 @@ class Fail:
         scene.tell(f"it tried again, and ended with {running.ended()}", "heal", "driver")
 
 
+class KillExecutor:
+    """With -9, while its worker stands in a task; Spark gives that to another one. Then the worker goes on."""
+
+    def __init__(self) -> None:
+        self._worker: process.Identity | None = None
+
+    def inject(self, scene: Scene, running: Program) -> None:  # noqa: ARG002
+        visit = scene.acted()
+        scene.witnessed = 0
+        if visit is not None:
+            self._worker, executor = process.identify(visit.pid), executor_of(visit.pid)
+            process.send(executor, signal.SIGKILL)
+            scene.witnessed = int(process.until(lambda: not process.alive(executor), PATIENCE))
+            scene.tell("the executor killed with -9", "fault", "driver")
+
+    def heal(self, scene: Scene, running: Program) -> None:
+        scene.tell(f"the run ended with {running.ended()}", "heal", "driver")
+        if (worker := self._worker) is not None:
+            process.send(worker, signal.SIGCONT)
+            process.until(lambda: not process.alive(worker), PATIENCE)
+            scene.tell("what was left of the task went on, and ended", "heal", "driver")
+
+
 class Cut:
     """The next request of a kind, or its answer: the connection is reset there."""
 
@@ -133,6 +160,11 @@ FAULTS: Mapping[Deed, Callable[[], Fault]] = {
     Deed.LOSE_CHECKPOINT: LoseCheckpoint,
     Deed.STALL: Stall,
     Deed.FAIL: Fail,
+    Deed.CUT_INPUT: Fail,
+    Deed.LATE: Late,
+    Deed.KILL_EXECUTOR: KillExecutor,
+    Deed.JOIN: Join,
+    Deed.OUTLAST: Outlast,
     Deed.CUT: Cut,
     Deed.KILL_DATABASE: KillDatabase,
     Deed.STOP_DATABASE: StopDatabase,
@@ -162,8 +194,8 @@ def play_at_a_step(scene: Scene) -> None:
     scene.produce(scene.events)
     fault, gate = FAULTS[scene.inject.do](), scene.gated
     with scene.carrier(gate) as running:
-        fails = scene.inject.do is Deed.FAIL
-        there = running.wait_for(lambda: scene.acted() is not None if fails else standing(gate.witness))
+        stops = gate.action is CrashAction.STOP
+        there = running.wait_for(lambda: standing(gate.witness) if stops else scene.acted() is not None)
         visit = scene.acted()
         if there and visit is not None:
             scene.seen(visit.where, visit.offsets)

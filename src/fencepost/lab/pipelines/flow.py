@@ -19,6 +19,7 @@ from fencepost.guarantee import Anomaly, Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
 from fencepost.kafka.topics import TopicRequest, create_topic, delete_topic, describe_topic, end_offsets
+from fencepost.lab.pipelines.cut_input import CutOnce
 from fencepost.lab.pipelines.ids import ids_in_sink
 from fencepost.lab.scenario import Engine, Scenario
 from fencepost.lab.scenarios.field import QUICK, Field
@@ -31,6 +32,7 @@ from fencepost.sinks.kind import require_able
 from fencepost.spec import PipelineSpec, load
 
 PARTITIONS = 2
+LOCAL: Mapping[str, str] = {"spark.master": "local[2,4]"}  # four attempts of a task
 TIMEOUT = 60.0
 # a member that is gone or stands still is missed soon
 _MEMBER = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "300", "max.poll.interval.ms": "300000"}
@@ -51,6 +53,8 @@ class Flow:
         self.sent: list[int] = []
         self.bad = 0  # records that cannot be read
         self.partitions = PARTITIONS
+        self.cut: CutOnce | None = None  # the transform, on Spark, in place of the usual one
+        self.spark = LOCAL
         self._direct = {"bootstrap.servers": field.stack.direct_servers}
         self.make_topic()
         if self._to_topic:
@@ -84,7 +88,11 @@ class Flow:
         demo = require_able(registry.kind(self.scenario.sink), CanBeShown, self.scenario.sink, "be played").demo
         spark = self.scenario.engine is Engine.SPARK
         source = {"topic": self.topic, "failOnDataLoss": fail_on_data_loss, **({} if self._to_topic else _JSON)}
-        sql = "SELECT key, value, headers, _from FROM events" if self._to_topic else "SELECT id, _from FROM events"
+        transform = (
+            self.cut.in_file(self.folder)
+            if self.cut
+            else {"sql": " ".join(["SELECT", ", ".join(self.columns), "FROM events"])}
+        )
         return {
             "name": self.name,
             "guarantee": guarantee.value,
@@ -96,9 +104,14 @@ class Flow:
                 "options": demo.options(self.target, self.field.dsn, self.folder),
             },
             "batch": {"small": 0} if spark else {"records": self._rows},
-            **({"transform": {"sql": sql}, "spark": {"spark.master": "local[2,4]"}} if spark else {}),
+            **({"transform": transform, "spark": dict(self.spark)} if spark else {}),
             **({"on_error": "dead_letter"} if self.scenario.dead_letters else {}),
         }
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What goes to the sink."""
+        return ("key", "value", "headers", "_from") if self._to_topic else ("id", "_from")
 
     def rename(self) -> None:
         """The same pipeline under another name, from the next `declare` on."""

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fencepost.engines.listener import BatchDone, News, Skipped, Waiting
+from fencepost.engines.listener import BatchDone, News, Skipped, Started, Waiting
 from fencepost.machine.plain_json import dumped
 
 
@@ -25,6 +25,8 @@ class NewsFile:
         match news:
             case BatchDone():
                 self.tell("batch", rows=news.rows, dead=news.dead, records=news.records, already=news.already)
+            case Started():
+                self.tell("started", partitions=[at.partition for at in news.positions])
             case Waiting():
                 self.tell("waiting", trouble=news.trouble)
             case Skipped():

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as DriverPartition
 from psycopg import sql
 
@@ -31,6 +31,7 @@ from fencepost.spec import PipelineSpec, load
 BATCH = 50
 PATIENCE = 30.0
 INTERVAL_MS = 100
+SELDOM = 1_000  # records
 Write = Callable[[bytes], None]
 
 
@@ -38,6 +39,8 @@ class PlainLoop:
     """Reads, writes, commits, in the order that its author chose."""
 
     def __init__(self, spec: PipelineSpec, work: Work, write: Write) -> None:
+        self._news = NewsFile(work.news)
+        self._once = work.once
         self._how = work.plain or Control(guarantee=spec.guarantee)
         self._topic = spec.source.origins[0]
         self._see = work.observer(self._topic)
@@ -49,21 +52,37 @@ class PlainLoop:
             "enable.auto.commit": self._how.commit == "auto",
             "auto.commit.interval.ms": INTERVAL_MS,
             "max.poll.interval.ms": self._how.poll_ms,
+            "partition.assignment.strategy": "cooperative-sticky",
         }
         self._consumer = Consumer({**spec.kafka, **own})
         self.rows = 0
+        self._due = 0  # records since the last commit of all
 
     def drain(self) -> None:
-        self._consumer.subscribe([self._topic])
+        try:
+            self._read()
+        finally:
+            self._consumer.close()
+
+    def _read(self) -> None:
+        self._consumer.subscribe([self._topic], on_assign=self._assigned)
         ended: set[int] = set()
-        partitions = len(self._consumer.list_topics(self._topic, PATIENCE).topics[self._topic].partitions)
-        while len(ended) < partitions:
+        while not (self._once and self._at_the_end(ended)):
             messages = self._consumer.consume(BATCH, 0.2)
             for message in messages:
                 if (error := message.error()) is not None:
                     self._told(error, message, ended)
             self._carry([message for message in messages if message.error() is None])
-        self._consumer.close()
+        if self._how.commit == "seldom" and self._due:
+            self._commit_all()
+
+    def _assigned(self, _consumer: Consumer, partitions: list[DriverPartition]) -> None:
+        self._news.tell("started", partitions=[at.partition for at in partitions])
+
+    def _at_the_end(self, ended: set[int]) -> bool:
+        """Of everything that the group has given it."""
+        assigned = {at.partition for at in self._consumer.assignment()}
+        return bool(assigned) and assigned <= ended
 
     @staticmethod
     def _told(error: KafkaError, message: Message, ended: set[int]) -> None:
@@ -89,14 +108,26 @@ class PlainLoop:
         for message in messages:
             self._write(message.value() or b"")
         self.rows += len(messages)
+        self._due += len(messages)
         self._see(Step.WRITTEN, batch)
-        if self._how.commit == "after":
+        if self._how.commit in ("after", "async"):
             self._commit(at, span, batch)
+        if self._how.commit == "seldom" and self._due >= SELDOM:
+            self._commit_all()
         self._see(Step.DELIVERED, batch)
 
     def _commit(self, at: TopicPartition, span: Span, batch: Batch[Any]) -> None:
-        self._consumer.commit(offsets=[DriverPartition(*at, span.end)], asynchronous=False)
+        waited = self._how.commit != "async"
+        self._consumer.commit(offsets=[DriverPartition(*at, span.end)], asynchronous=not waited)  # type: ignore[call-overload]
         self._see(Step.ADVANCED, batch)
+
+    def _commit_all(self) -> None:
+        """What it has read of the partitions that it has now. What the group refuses, others do again."""
+        self._due = 0
+        try:
+            self._consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            sys.stderr.write(f"not committed: {error}\n")
 
     def _committed(self, at: TopicPartition) -> int:
         found = self._consumer.committed([DriverPartition(*at)], PATIENCE)

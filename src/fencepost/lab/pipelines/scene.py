@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,21 +11,33 @@ from pathlib import Path
 
 from fencepost.errors import Unreachable
 from fencepost.guarantee import Guarantee
+from fencepost.kafka.names import group_of
 from fencepost.lab.crash import CrashAction, Visit, visits
 from fencepost.lab.keeper import TOKEN
-from fencepost.lab.pipelines.flow import Flow
+from fencepost.lab.pipelines.cut_input import ROWS_AT_ONCE, CutOnce
+from fencepost.lab.pipelines.executors import CLUSTER, HOME, spark_home
+from fencepost.lab.pipelines.flow import LOCAL, Flow
 from fencepost.lab.pipelines.news import read_news
+from fencepost.lab.pipelines.plain import group_of_plain
 from fencepost.lab.pipelines.theirs import TheirFlow, Theirs
-from fencepost.lab.pipelines.work import Gate, Work
+from fencepost.lab.pipelines.work import ASKED_BACK, PARTITION, Gate, Work
 from fencepost.lab.programs import Program, program
 from fencepost.lab.record import History
-from fencepost.lab.scenario import Control, Engine, Inject, Recipe, Scenario
+from fencepost.lab.scenario import Control, Deed, Engine, Inject, Recipe, Scenario
 from fencepost.lab.scenarios.field import Field
 
 # Nothing lives long enough here for the slow compiler.
 _SPARK = {
     "SPARK_LOCAL_IP": "127.0.0.1",
     "PYSPARK_SUBMIT_ARGS": "--conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell",
+}
+
+# The others stand still, the whole process.
+_AT_THE_GATE = {
+    Deed.FAIL: CrashAction.FAIL,
+    Deed.CUT_INPUT: CrashAction.FAIL,
+    Deed.JOIN: CrashAction.HOLD,
+    Deed.OUTLAST: CrashAction.HOLD,
 }
 
 
@@ -78,6 +91,11 @@ class Scene:
         return self.weaker.recipe if self.weaker else None
 
     @property
+    def group(self) -> str:
+        """Of consumers, whose member the run is."""
+        return group_of_plain(self.flow.name) if self.recipe else group_of(self.flow.name)
+
+    @property
     def inject(self) -> Inject:
         found = (self.weaker and self.weaker.inject) or self.scenario.inject
         assert found is not None  # noqa: S101 (a scenario without one is a story)
@@ -85,7 +103,24 @@ class Scene:
 
     def declare(self) -> None:
         strict = self.weaker is None or self.weaker.fail_on_data_loss
+        if self.inject.do is Deed.CUT_INPUT:
+            self.flow.spark = {**LOCAL, **ROWS_AT_ONCE}
+            self.flow.cut = CutOnce(
+                self.flow.columns, PARTITION, self._witness, self._delivered if self._naive else None
+            )
         self.spec = self.flow.declare(self.guarantee, fail_on_data_loss=strict)
+
+    @property
+    def _naive(self) -> bool:
+        return self.weaker is not None and self.weaker.takes_the_end
+
+    @property
+    def _witness(self) -> Path:
+        return self.folder / "witness"
+
+    @property
+    def _delivered(self) -> Path:
+        return self.folder / "delivered"
 
     # -- what is told
 
@@ -109,8 +144,14 @@ class Scene:
     def gated(self) -> Gate:
         step = self.inject.step
         assert step is not None  # noqa: S101 (validated: faults at a step have one)
-        action = CrashAction.FAIL if self.inject.do == "fail" else CrashAction.STOP
-        return Gate(step=step, time=self.inject.batch or self._batch, action=action, witness=self.folder / "witness")
+        action = _AT_THE_GATE.get(self.inject.do, CrashAction.STOP)
+        return Gate(
+            step=step,
+            partition=ASKED_BACK if action is CrashAction.HOLD else PARTITION,
+            time=self.inject.batch or self._batch,
+            action=action,
+            witness=self._witness,
+        )
 
     @contextmanager
     def carrier(self, gate: Gate | None = None) -> Iterator[Program]:
@@ -119,16 +160,31 @@ class Scene:
         plain = self.weaker if self.recipe else None
         if plain and self._started == 1:  # as if it had been there before the first record
             plain = plain.model_copy(update={"start": "earliest"})
-        work = Work(spec=self.spec, news=self.news, gate=gate, plain=plain)
+        cut, late = (self.inject.do is deed for deed in (Deed.CUT_INPUT, Deed.LATE))
+        work = Work(
+            spec=self.spec,
+            news=self.news,
+            once=not (late and gate),  # whoever ends has left its group, which takes no late word of it
+            gate=None if cut else gate,
+            plain=plain,
+            naive=self._delivered if self._naive else None,
+        )
         scratch = self.folder / f"scratch-{self._started}"
         environment = {TOKEN: self.field.token, "TMPDIR": str(scratch), **_SPARK}
+        if self.inject.do is Deed.KILL_EXECUTOR:  # the next run needs none that die
+            self.flow.spark = CLUSTER if gate else LOCAL
+            self.declare()
+            environment |= spark_home(self.folder) if gate else {}
         module = f"fencepost.lab.pipelines.{self.recipe or 'carrier'}"
         log = self.folder / f"driver-{self._started}.log"
         words = [work.model_dump_json()]
         if self.recipe is Recipe.NATIVE:
             words = [str(self.spec), self.checkpoint.as_uri(), str(self.events)]
-        with program(module, words, log, environment) as running:
-            yield running
+        try:
+            with program(module, words, log, environment) as running:
+                yield running
+        finally:
+            shutil.rmtree(self.folder / HOME, ignore_errors=True)  # what executors have copied there
 
     @property
     def checkpoint(self) -> Path:
@@ -141,7 +197,7 @@ class Scene:
 
     def acted(self) -> Visit | None:
         """Who came to the gate, and stood still or failed there."""
-        return next((visit for visit in visits(self.folder / "witness") if visit.acted), None)
+        return next((visit for visit in visits(self._witness) if visit.acted), None)
 
     def drain(self, who: str) -> None:
         """A run from what is stored to the end. One that stops with an error is `stopped`."""

@@ -22,7 +22,7 @@ from fencepost.audit.compare import Comparison
 from fencepost.errors import Unreachable, Usage
 from fencepost.guarantee import Anomaly, Guarantee
 from fencepost.lab.pipelines.flow import Flow
-from fencepost.lab.scenario import Scenario
+from fencepost.lab.scenario import Deed, Scenario
 from fencepost.lab.scenarios.field import Field
 from fencepost.producing.sending import Event
 from fencepost.rows.json_fields import parse_fields
@@ -71,12 +71,14 @@ class Theirs:
         return cls(spec, lines, words)
 
     def fits(self, scenario: Scenario) -> bool:
-        """Can the scenario be played with it? Those between two runs look for ids that only the lab's events have."""
+        """Can the scenario be played with it? Those between two runs look for ids that only the lab's events have, and
+        what cuts the input is a transform of its own."""
         spec = self.spec
         theirs = (spec.engine.value, spec.sink.format, spec.guarantee)
         same = (scenario.engine.value, scenario.sink, scenario.guarantee) == theirs
         weaker = scenario.control is not None and scenario.control.recipe is None
-        return same and weaker and scenario.inject is not None and scenario.inject.do.at_a_step
+        deed = scenario.inject.do if scenario.inject else None
+        return same and weaker and deed is not None and deed.at_a_step and deed is not Deed.CUT_INPUT
 
     def value(self, number: int) -> bytes:
         """Of one event."""

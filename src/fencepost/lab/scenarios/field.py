@@ -28,9 +28,11 @@ from fencepost.kafka.topics import TopicDescription, describe_topic
 from fencepost.lab.keeper import keeping
 from fencepost.lab.proxy import Protocol, Proxy
 from fencepost.local import Stack
+from fencepost.local.kafka import BROKERS, CONTROLLER
 from fencepost.local.ports import HOST, choose
 
 PATIENCE = 30.0
+CONTROLLER_WAY = "CONTROLLER"  # of a broker: the way on which it finds the controller
 DATABASE = "postgres/SQL"  # what the proxy calls the way to PostgreSQL
 # A client that notices within seconds what real ones notice within a minute.
 QUICK = {
@@ -49,6 +51,7 @@ class Field:
     stack: Stack
     proxy: Proxy
     token: str = ""  # in the environment of every process that is started here
+    unasked: tuple[str, ...] = ()  # brokers that checks do not ask: they stand still, or do not know better
 
     @property
     def kafka(self) -> dict[str, str]:
@@ -57,7 +60,8 @@ class Field:
 
     @property
     def direct(self) -> dict[str, str]:
-        return {"bootstrap.servers": self.stack.direct_servers}
+        asked = [node for name, node in self.stack.brokers.items() if name not in self.unasked]
+        return {"bootstrap.servers": ",".join(f"{HOST}:{node.ports['DIRECT']}" for node in asked)}
 
     @property
     def dsn(self) -> str:
@@ -126,6 +130,8 @@ def opened(*, quick: bool = True) -> Iterator[Field]:
     ):
         stack = Stack(Path(folder) / "home", quick_timeouts=quick)
         ports = {door: port for door, port in stack.prepare().items() if door[1] in ("CLIENT", "INTERNAL")}
+        controller = stack.node(CONTROLLER).ports["CONTROLLER"]
+        ports |= {(name, CONTROLLER_WAY): controller for name in BROKERS}
         taken = list(ports.values())
         for (name, listener), port in ports.items():
             taken.append(choose(None, taken))

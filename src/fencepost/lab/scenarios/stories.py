@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.lab.scenarios import sending, timeouts, transactions
+from functools import partial
+
+from fencepost.lab.scenarios import apart, sending, timeouts, transactions
 from fencepost.lab.scenarios.shown import Story
 
 _TOLD = (
@@ -24,6 +26,15 @@ _TOLD = (
     Story("timed-out-send", "the answer to a send comes after the application gave up", timeouts.timed_out_send),
     Story("transaction-timeout", "a transaction takes longer than it may", timeouts.transaction_timeout),
     Story("unclean-election", "the replicas in sync die, and a stale one comes back", timeouts.unclean_election),
+    Story(
+        "leader-cut-off", "the others elect a leader, and the old one goes on with its clients", apart.leader_cut_off
+    ),
+    Story(
+        "leader-unheard",
+        "the same, but the old leader hears them still",
+        partial(apart.leader_cut_off, one_way=True),
+    ),
+    Story("follower-stopped", "a follower stands still, and the leader dies", apart.follower_stopped),
     Story("late-end", "a repeated EndTxn arrives in the next transaction", transactions.late_end_of_transaction),
 )
 
