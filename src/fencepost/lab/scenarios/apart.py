@@ -16,9 +16,11 @@ _LAST = b"last"
 
 def leader_cut_off(field: Field, *, one_way: bool = False) -> tuple[Shown, Shown]:
     """The others elect another leader; clients that are on the old one's side write to that one."""
-    weak, strong = (
-        Sender(field, field.topic(), "at-least-once", acks, message_timeout_ms="60000") for acks in ("leader", "quorum")
-    )
+    patient = {
+        "message_timeout_ms": "60000",
+        "socket_timeout_ms": "60000",
+    }  # a connection that is given up is not had again
+    weak, strong = (Sender(field, field.topic(), "at-least-once", acks, **patient) for acks in ("leader", "quorum"))
     majority = replace(field, unasked=("broker-1",))  # the old leader goes on believing
     with cut_off(field, "broker-1", one_way=one_way):
         for sender in (weak, strong):
