@@ -75,7 +75,8 @@ FOLLOWED = {
         "test_the_right_to_make_a_stage_is_granted_by_the_statement_whatever_the_names"
     ),
     "GRANT TEMPORARY ON DATABASE {} TO {}": "test_the_right_to_make_temporary_tables_is_granted_by_the_statement",
-    "its owner grants it, or with the pipeline's file and another DSN `fencepost init --db --role NAME`": (
+    "its owner grants it: docs/security.md has it by command. All that a run needs: with the pipeline's file "
+    "and another DSN `fencepost init --db --role NAME`": (
         "test_a_right_that_was_lost_stops_the_run_and_is_granted_again_by_the_command"
     ),
     "GRANT {} ON {} {} TO {}": "test_a_role_is_made_and_granted_what_it_needs_by_what_is_said_and_runs",
