@@ -155,7 +155,7 @@ def takeover(folder: Path, megabytes: int, rounds: int, *, links: bool) -> float
         new = folder / f"new-{number}"
         with patch("os.link", os.link if links else _no_links):
             begun = perf_counter()
-            folders.fork(Checkpoint(old), new, last)
+            folders.fork(Checkpoint(old), new, last, {})
             times.append(perf_counter() - begun)
         shutil.rmtree(new)
     return round(usual(times), 3)

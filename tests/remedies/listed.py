@@ -8,9 +8,8 @@ from __future__ import annotations
 FOLLOWED = {
     # commands
     "fencepost positions set --topic {} --to {}": "test_records_that_are_gone_are_skipped_and_nothing_else_moves",
-    "fencepost positions set --spec {}": (
-        "test_positions_of_the_file_that_was_typed_are_set_and_not_those_of_the_folders"
-    ),
+    "fencepost positions set": "test_positions_of_the_file_that_was_typed_are_set_and_not_those_of_the_folders",
+    "fencepost state rebuild": "test_state_is_built_anew_for_the_file_that_was_typed",
     "to read the new one from its start: fencepost positions set --topic {} --to earliest": (
         "test_a_topic_that_was_created_again_is_read_from_its_start"
     ),
@@ -24,8 +23,9 @@ FOLLOWED = {
     "build it anew from elsewhere, into an empty table: fencepost state rebuild --to earliest (docs/state.md)": (
         "test_who_lost_the_state_builds_it_anew_in_the_emptied_table"
     ),
-    "bring the folder back as it was, whole; or build the state anew, into an empty table: fencepost state rebuild "
-    "--to earliest (docs/state.md)": "test_who_lost_the_state_builds_it_anew_in_the_emptied_table",
+    "build the state anew, into an empty table: fencepost state rebuild --to earliest (docs/state.md)": (
+        "test_who_lost_the_state_builds_it_anew_in_the_emptied_table"
+    ),
     "set batch: {records: 1} and run again: then everything before it lands, and the command that skips it is shown": (
         "test_a_time_that_spark_cannot_read_is_skipped_and_nothing_else_is"
     ),
@@ -75,7 +75,8 @@ FOLLOWED = {
         "test_the_right_to_make_a_stage_is_granted_by_the_statement_whatever_the_names"
     ),
     "GRANT TEMPORARY ON DATABASE {} TO {}": "test_the_right_to_make_temporary_tables_is_granted_by_the_statement",
-    "its owner grants it, or with the pipeline's file and another DSN `fencepost init --db --role NAME`": (
+    "its owner grants it: docs/security.md has it by command. All that a run needs: with the pipeline's file "
+    "and another DSN `fencepost init --db --role NAME`": (
         "test_a_right_that_was_lost_stops_the_run_and_is_granted_again_by_the_command"
     ),
     "GRANT {} ON {} {} TO {}": "test_a_role_is_made_and_granted_what_it_needs_by_what_is_said_and_runs",
@@ -161,7 +162,6 @@ NOT_FOLLOWED = {
     "ALTER TABLE {} ADD COLUMNS ({})": "no remedy: what a run itself does, with schema: evolve",
     "set batch: {records: {}} if that goes on": "how fast brokers take records is theirs: a guess",
     "`?fencepost positions set|set on_error": "what a pipeline file is put before: no remedy by itself",
-    "fencepost positions set": "what --spec is put behind: no remedy by itself",
     "run `fencepost up`, or give --bootstrap-server": _STACK,
     "run `fencepost up`, or set kafka: {bootstrap.servers: HOST:PORT}": _STACK,
     "run `fencepost up`, or set sink.options.dsn in the pipeline file, or PGHOST in the environment": _STACK,

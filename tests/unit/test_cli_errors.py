@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,16 @@ def test_what_a_pipeline_file_lacks_is_named(
     said = capsys.readouterr().err
     assert missing in said
     assert remedy in said
+
+
+def test_state_is_built_anew_for_the_file_that_was_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another pipeline may be in the folder."""
+    path = tmp_path / "the other's.yml"
+    sink = "sink: {format: postgres, options: {table: t, dsn: host=127.0.0.1}}\n"
+    more = "checkpoint: state\ntransform: {sql: SELECT key FROM events GROUP BY key, output_mode: update}\n"
+    path.write_text(f"{KAFKA}name: x\nguarantee: exactly-once\nsource: {{topic: t}}\n{sink}{more}")
+    assert end_of("positions", "set", "--to", "latest", "--yes", "--spec", str(path)) == 2
+    assert f"fencepost state rebuild --spec {shlex.quote(str(path))} --to earliest" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -71,6 +71,11 @@ def test_where_their_spark_is_and_what_it_may_read_stays_out_of_the_lab() -> Non
     [
         {"source": {"topics": ["a", "b"]}},
         {"engine": "spark", "sink": {"format": "parquet", "options": {"path": "/srv/x"}}},
+        {
+            "engine": "spark",
+            "checkpoint": "state",
+            "transform": {"sql": "SELECT 1", "watermark": {"column": "placed_at", "delay": "1 minute"}},
+        },
     ],
 )
 def test_a_pipeline_that_the_lab_has_no_place_for_is_refused(tmp_path: Path, parts: dict[str, Any]) -> None:

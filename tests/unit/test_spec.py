@@ -270,3 +270,11 @@ def test_names_that_postgresql_would_cut_are_refused(options: str) -> None:
             assert "63 at most" in problems(text)[0]
         else:
             assert parse(text)
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/state", "dbfs:/state", "hdfs:/state", "''"])
+def test_a_checkpoint_is_a_folder_of_the_file_system(place: str) -> None:
+    more = "transform: {sql: SELECT key FROM events GROUP BY key, output_mode: update}"
+    (problem,) = problems(f"{GOOD}checkpoint: {place}\n{more}\n")
+    assert "it must be a path" in problem
+    assert parse(f"{GOOD}checkpoint: a:b/state\n{more}\n").checkpoint == "a:b/state"

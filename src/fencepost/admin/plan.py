@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from fencepost.admin.stored import StoredState, stored_state
-from fencepost.engines.spark.stateful.takeover import judge_of
+from fencepost.engines.spark.stateful.takeover import judge_of, not_by_hand
 from fencepost.guarantee import Guarantee
 from fencepost.kafka.client import Cluster
 from fencepost.kafka.offsets import TopicReader
@@ -267,7 +267,7 @@ def _changed(now: Guarantee, before: Guarantee | None) -> list[str]:
 
 def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Plan:
     """Where it would resume and how much waits there, and whether the target fits."""
-    with Cluster(spec.kafka) as cluster:
+    with Cluster(spec.kafka) as cluster, not_by_hand() if spec.checkpoint is not None else nullcontext():
         topic = TopicReader(cluster, *spec.source.origins)
         fit = spec.sink.kind.fit(spec.job, columns)
         stored = stored_state(spec)
@@ -275,9 +275,9 @@ def _against_the_world(spec: PipelineSpec, plan: Plan, columns: pa.Schema) -> Pl
         resume = topic.positions(stored.positions, spec.source.start, skip_gone=not spec.source.fail_on_data_loss)
         ends = topic.ends(resume)
         facts = [facts for name in _topics(spec) if (facts := topic_facts(cluster, name))]
-    if spec.checkpoint is not None:
-        with closing(spec.sink.kind.ledger(spec.job)) as ledger:
-            judge_of(spec, ledger).judged(resume)
+        if spec.checkpoint is not None:
+            with closing(spec.sink.kind.ledger(spec.job)) as ledger:
+                judge_of(spec, ledger).judged(resume)
     limits = [finding for each in facts for finding in topic_findings(each)]
     plan = replace(plan, columns=fit.columns, target_exists=fit.exists)
     return replace(

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from fencepost.admin.positions import Repositioning, propose
-from fencepost.engines.spark.stateful.takeover import judge_of
+from fencepost.engines.spark.stateful.takeover import judge_of, usable
 from fencepost.errors import Usage
 from fencepost.kafka.offsets import Start
 from fencepost.spec import PipelineSpec
@@ -28,7 +28,8 @@ def rebuild(spec: PipelineSpec, proposal: Repositioning) -> Path | None:
     with closing(spec.sink.kind.ledger(spec.job)) as ledger:
         judge = judge_of(spec, ledger)
         judge.kind.begin_anew(ledger, spec.name, proposal.moved, proposal.topic_ids, proposal.stays)
-    return _put_aside(judge.root)
+    with usable(judge.root):
+        return _put_aside(judge.root)
 
 
 def _put_aside(root: Path) -> Path | None:

@@ -87,8 +87,9 @@ class Command(TyperCommand):
 
 def _about(spec: Path, remedy: str) -> str:
     """The remedy's commands for the file that was typed: without it they would be about another pipeline."""
-    given = f"fencepost positions set --spec {shlex.quote(str(spec))}"
-    return remedy.replace("fencepost positions set", given)
+    for command in ("fencepost positions set", "fencepost state rebuild"):
+        remedy = remedy.replace(command, f"{command} --spec {shlex.quote(str(spec))}")
+    return remedy
 
 
 app = typer.Typer(

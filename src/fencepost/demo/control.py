@@ -19,7 +19,7 @@ def kill_the_usual_recipe(sink: Shown, file: Path, events: int, tell: StepLog) -
     and_gone = ", and its checkpoint is removed, as those above were" if without else ""
     tell.chapter(f"The same kill, once, against {sink.demo.recipe} and its own checkpoint{and_gone}")
     spec, checkpoint, log = load(file), file.parent / "checkpoint", file.parent / "naive.log"
-    arguments = [str(file), checkpoint.as_uri(), str(records)]
+    arguments = [str(file), f"file://{checkpoint}", str(records)]
 
     def hit() -> bool:
         """A batch is there; or some of its partitions are, and others not yet."""

@@ -216,9 +216,12 @@ class DeadLetterSpec(_Part):
     max_share: Share | None = None  # absent: all but one may be bad
 
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # s3://bucket/x, dbfs:/x
+
+
 def _checkpoint(path: str) -> str:
     plain = path.removeprefix("file://")
-    if not plain.strip() or "://" in plain or "\0" in plain:
+    if not plain.strip() or _SCHEME.match(plain) or "\0" in plain:
         raise PydanticCustomError(
             "checkpoint",
             "it must be a path: a takeover links and renames its files, which an object store cannot do",

@@ -49,7 +49,8 @@ class BatchStream:
             self._wait(self._start(checkpoint, once, every))
 
     def _start(self, checkpoint: Path, once: bool, every: str) -> StreamingQuery:
-        writer = self._writer().foreachBatch(self._batch).option("checkpointLocation", checkpoint.as_uri())
+        place = f"file://{checkpoint}"  # as it is: Spark would take an escaped one for another folder
+        writer = self._writer().foreachBatch(self._batch).option("checkpointLocation", place)
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
 
     def _writer(self) -> DataStreamWriter:

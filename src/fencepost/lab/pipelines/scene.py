@@ -179,7 +179,7 @@ class Scene:
         log = self.folder / f"driver-{self._started}.log"
         words = [work.model_dump_json()]
         if self.recipe is Recipe.NATIVE:
-            words = [str(self.spec), self.checkpoint.as_uri(), str(self.events)]
+            words = [str(self.spec), f"file://{self.checkpoint}", str(self.events)]
         try:
             with program(module, words, log, environment) as running:
                 yield running

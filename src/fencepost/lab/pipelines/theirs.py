@@ -59,6 +59,8 @@ class Theirs:
         spec = load(path)
         if not isinstance(registry.kind(spec.sink.format), CanBeShown):
             raise Usage(f"sink.format: {spec.sink.format}: the lab has no target of that kind")
+        if spec.checkpoint is not None:
+            raise Usage(f"{path}: the lab counts events, and rows of a stream that keeps state do not say theirs")
         if len(spec.source.origins) > 1 or len(spec.sink.options.topics_written) > 1:
             raise Usage(f"{path}: the lab plays pipelines from one topic into one target", "leave one of each")
         try:

@@ -40,7 +40,8 @@ REMEDY = "see whether it runs and can be reached"
 REMEDIES = {
     "25006": "this is a standby, or default_transaction_read_only is on for the role or the database: "
     "connect to the primary (target_session_attrs=read-write), or set it to off",
-    "42501": "its owner grants it, or with the pipeline's file and another DSN `fencepost init --db --role NAME`",
+    "42501": "its owner grants it: docs/security.md has it by command. All that a run needs: with the pipeline's file "
+    "and another DSN `fencepost init --db --role NAME`",
     "53100": "make room on the disk of PostgreSQL: the run waits for that, and goes on by itself",
     "53300": "end connections that nobody needs, or raise max_connections",
 }

@@ -149,4 +149,6 @@ SET query = %(query)s, number = %(number)s, offsets = %(offsets)s, watermark = %
 WHERE pipeline = %(pipeline)s AND query = %(from_query)s AND number = %(from_number)s AND offsets = %(from_offsets)s
 
 -- name: forget_stream
-DELETE FROM {schema}.streams WHERE pipeline = %(pipeline)s
+-- and that batches moved positions, of partitions that stay where they are, too: no batch of the next stream has
+WITH forgotten AS (DELETE FROM {schema}.streams WHERE pipeline = %(pipeline)s)
+UPDATE {schema}.positions SET moved_at = NULL WHERE pipeline = %(pipeline)s

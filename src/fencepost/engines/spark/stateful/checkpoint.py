@@ -123,6 +123,15 @@ def ends_of(offsets: str) -> dict[TopicPartition, int]:
     return ends
 
 
+def with_more(offsets: str, positions: Mapping[TopicPartition, int]) -> str:
+    """The same, and where those of the partitions begin of which nothing was read yet."""
+    sources = json.loads(offsets)
+    for source in (one for one in sources if one is not None):
+        for at, position in positions.items():
+            source.setdefault(at.topic, {}).setdefault(str(at.partition), position)
+    return _told(sources)
+
+
 def beginning(positions: Mapping[TopicPartition, int]) -> str:
     """The same the other way, before there is a source."""
     topics: dict[str, dict[str, int]] = {}

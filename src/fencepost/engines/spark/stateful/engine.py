@@ -11,7 +11,7 @@ from fencepost.engines.listener import BatchDone, Listener
 from fencepost.engines.spark.engine import SparkEngine
 from fencepost.engines.spark.stateful.carrying import StateCarrier, StateStream
 from fencepost.engines.spark.stateful.rows import StreamRows
-from fencepost.engines.spark.stateful.takeover import judge_of, own_checkpoint
+from fencepost.engines.spark.stateful.takeover import judge_of, not_by_hand, own_checkpoint
 from fencepost.errors import CheckpointMismatch
 from fencepost.model import Landed, Tenure, TopicPartition
 
@@ -21,9 +21,14 @@ class StateEngine(SparkEngine):
 
     def positions(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Raises CheckpointMismatch, too, before anything is taken from anybody."""
-        found = super().positions(stored)
-        self._look(found)
+        with not_by_hand():
+            found = super().positions(stored)
+            self._look(found)
         return found
+
+    def carry(self, tenure: Tenure, once: bool, report: Listener) -> None:
+        with not_by_hand():
+            super().carry(tenure, once, report)
 
     def landed(self, _runs: Collection[UUID], _first: Mapping[TopicPartition, int]) -> Landed | None:
         """A batch without records has rows and no span: only the run itself can count them."""
@@ -55,4 +60,5 @@ class StateEngine(SparkEngine):
                 now = judge.kind.last_batch(self.ledger, self.spec.name)
                 if now == last or now is None:
                     raise
-                last, positions = now, {**positions, **self.ledger.positions(self.spec.name)}
+                stored = self.ledger.positions(self.spec.name)
+                last, positions = now, {at: stored.get(at, position) for at, position in positions.items()}

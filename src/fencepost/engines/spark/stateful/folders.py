@@ -8,11 +8,22 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from fencepost.engines.spark.stateful.checkpoint import Checkpoint, Planned, lines_of, noted, sync, version_of
-from fencepost.model import StreamBatch, Tenure
+from fencepost.engines.spark.stateful.checkpoint import (
+    Checkpoint,
+    Planned,
+    ends_of,
+    lines_of,
+    noted,
+    sync,
+    version_of,
+    with_more,
+)
+from fencepost.model import StreamBatch, Tenure, TopicPartition
 
 _NAME = re.compile(r"epoch-(\d+)-([0-9a-f]{8})(\.part)?")
 _TEMPORARY = re.compile(r".*\.tmp(\..*)?|\.nfs.*")
@@ -49,12 +60,13 @@ def _folders(root: Path) -> list[Path]:
     return [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
 
 
-def fork(old: Checkpoint, new: Path, last: StreamBatch) -> None:
+def fork(old: Checkpoint, new: Path, last: StreamBatch, positions: Mapping[TopicPartition, int]) -> None:
     """`new` is `old` as the batch left it that landed last; what is beyond, a replaced owner may have made.
 
     Files are linked where the file system has that: none of them is ever written again. That the batch is done is
     noted where Spark did not come to it: run again it might choose other rows, and the state would not be that of the
-    rows that landed. So is the batch without records that the watermark asks for.
+    rows that landed. So is the batch without records that the watermark asks for, and where partitions begin that were
+    added since (`positions`): Spark would read a topic from its first record, wherever it is to begin.
     """
     part = new.with_name(f"{new.name}.part")
     for at, _, names in os.walk(old.folder):
@@ -66,9 +78,14 @@ def fork(old: Checkpoint, new: Path, last: StreamBatch) -> None:
     commit = part / "commits" / str(last.number)
     if not commit.exists():
         _write(commit, noted({"nextBatchWatermarkMs": last.next_watermark}))
-    planned = old.planned(last.number)
-    if planned and last.next_watermark > last.watermark and not (part / "offsets" / str(last.number + 1)).exists():
-        _write(part / "offsets" / str(last.number + 1), _without_records(planned, last))
+    planned, following = old.planned(last.number), old.planned(last.number + 1)
+    if planned and not following and last.next_watermark > last.watermark:
+        following = replace(planned, about={**planned.about, "batchWatermarkMs": last.next_watermark})
+        _write(part / "offsets" / str(last.number + 1), _entry(following))
+    if planned and positions.keys() - ends_of((following or planned).offsets).keys():
+        for number, one in ((last.number, planned), (last.number + 1, following)):
+            if one is not None:
+                _write(part / "offsets" / str(number), _entry(replace(one, offsets=with_more(one.offsets, positions))))
     for folder in [path for path in part.rglob("*") if path.is_dir()]:
         sync(folder)
     part.rename(new)
@@ -103,13 +120,15 @@ def _take(source: Path, target: Path) -> None:
             shutil.copyfile(source, target)
 
 
-def _without_records(planned: Planned, last: StreamBatch) -> str:
-    about = {**planned.about, "batchWatermarkMs": last.next_watermark}
-    return noted(about, *lines_of(last.offsets))
+def _entry(planned: Planned) -> str:
+    return noted(planned.about, *lines_of(planned.offsets))
 
 
 def _write(path: Path, text: str) -> None:
+    """Beside what is linked there, and its checksum, which stay what they are for the folder that they come from."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    for linked in (path, path.with_name(f".{path.name}.crc")):
+        linked.unlink(missing_ok=True)
     with path.open("w") as file:
         file.write(text)
         file.flush()

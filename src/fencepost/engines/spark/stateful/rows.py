@@ -26,6 +26,9 @@ STATEFUL = {
 }
 
 
+RETAINED = "spark.sql.streaming.minBatchesToRetain"
+
+
 @dataclass(frozen=True)
 class StreamRows(BatchRows):
     """Of one pipeline. Rows of many records do not say where they came from: `_from` is left out."""
@@ -44,6 +47,8 @@ class StreamRows(BatchRows):
 def resolve_stream(spark: SparkSession, spec: PipelineSpec, source: KafkaSource) -> StreamRows:
     """Try the transform on a stream that nobody starts. Raises Usage with Spark's own words where it does not fit."""
     require_fixed(spec.spark, STATEFUL, "spark")
+    if spec.spark.get(RETAINED, "").strip() == "1":
+        raise Usage(f"spark: {RETAINED} is 1: Spark would clear away what a takeover goes on from", "keep 2 or more")
     for name, value in {"spark.sql.adaptive.enabled": "false", **STATEFUL}.items():
         spark.conf.set(name, value)
     return tried(lambda source: _resolved(spark, spec, source), source)

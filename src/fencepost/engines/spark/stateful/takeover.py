@@ -3,23 +3,24 @@ silence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost import fence
 from fencepost.engines.spark.stateful import folders
 from fencepost.engines.spark.stateful.checkpoint import Checkpoint, beginning, ends_of
-from fencepost.errors import CheckpointMismatch, Refused
+from fencepost.errors import CheckpointMismatch, PositionLost, Refused
 from fencepost.model import StreamBatch, Tenure, TopicPartition
 from fencepost.sinks.kind import KEEP_STREAMS, KeepsStreams, Store, require_able
 from fencepost.spec import PipelineSpec
 
 BEFORE_ALL = -1  # the number of no batch: the stream has begun, and nothing has landed
-WAYS_OUT = (
-    "bring the folder back as it was, whole; or build the state anew, into an empty table: "
-    "fencepost state rebuild --to earliest (docs/state.md)"
-)
+ANEW = "build the state anew, into an empty table: fencepost state rebuild --to earliest (docs/state.md)"
+WAYS_OUT = f"bring the folder back as it was, whole; or {ANEW}"
+WRITABLE = "see that its folder can be written to, and run again"
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class Judge:
         there of which no state knows.
         """
         last = self.kind.last_batch(self.store, self.pipeline)
+        with usable(self.root):
+            return self._judged(last, positions)
+
+    def _judged(
+        self, last: StreamBatch | None, positions: Mapping[TopicPartition, int]
+    ) -> tuple[StreamBatch | None, Checkpoint | None]:
         if last is None or last.number == BEFORE_ALL:
             self._require_no_history()
             if last is None or last.offsets != beginning(positions):
@@ -79,9 +86,15 @@ class Judge:
             raise self._unfit(last, f"lacks the state after batch {number} in {part}")
 
     def _require_positions(self, last: StreamBatch, positions: Mapping[TopicPartition, int]) -> None:
-        moved = [at for at, end in ends_of(last.offsets).items() if positions.get(at) != end]
+        ends, read = ends_of(last.offsets), {at.topic for at in positions}
+        if gone := sorted({at.topic for at in ends} - read):
+            raise CheckpointMismatch(
+                f"pipeline {self.pipeline!r}: its state was made from {', '.join(gone)}, too, which the file does not "
+                "name any more",
+                f"name it again under source; or {ANEW}",
+            )
+        moved = [at for at, end in ends.items() if positions.get(at) != end]
         if moved:
-            ends = ends_of(last.offsets)
             where = ", ".join(f"{at} at {positions.get(at)} and not at {ends[at]}" for at in sorted(moved))
             raise self._unfit(last, f"is where the rows are, and the stored positions are elsewhere ({where})")
 
@@ -117,8 +130,29 @@ class Judge:
 def judge_of(spec: PipelineSpec, store: Store) -> Judge:
     """Of a pipeline with a checkpoint. Raises Usage where its sink cannot keep state."""
     kind = require_able(spec.sink.kind, KeepsStreams, spec.sink.format, KEEP_STREAMS)
-    root = Path(spec.folder, spec.checkpoint or "", spec.name).resolve()
+    root = Path(os.path.realpath(Path(spec.folder, spec.checkpoint or "", spec.name)))
     return Judge(root, kind, store, spec.name)
+
+
+@contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """Raises Refused where the system does not let us have it, or make it."""
+    try:
+        yield
+    except OSError as trouble:
+        raise Refused(f"the checkpoint {folder} cannot be used: {trouble.strerror}", WRITABLE) from trouble
+
+
+@contextmanager
+def not_by_hand() -> Iterator[None]:
+    """Positions that are lost are set by hand elsewhere: here a state belongs to them."""
+    try:
+        yield
+    except CheckpointMismatch:
+        raise
+    except PositionLost as lost:
+        lost.remedy = ANEW
+        raise
 
 
 def own_checkpoint(judge: Judge, tenure: Tenure) -> OwnCheckpoint:
@@ -128,15 +162,11 @@ def own_checkpoint(judge: Judge, tenure: Tenure) -> OwnCheckpoint:
         last, base = judge.judged(tenure.positions)
         if last is None or base is None:
             return OwnCheckpoint(judge.root, folder, _begun(judge, tenure, folder), None)
-        folders.fork(base, folder, last)
+        with usable(folder):
+            folders.fork(base, folder, last, tenure.positions)
         return OwnCheckpoint(judge.root, folder, last, base.folder)
-    except (CheckpointMismatch, OSError) as trouble:
+    except (CheckpointMismatch, Refused):
         fence.require_own(judge.store.stored(tenure.pipeline), tenure)  # a successor clears away what we look for
-        if isinstance(trouble, OSError):
-            raise Refused(
-                f"the checkpoint {folder} cannot be made: {trouble.strerror}",
-                "see that its folder can be written to, and run again",
-            ) from trouble
         raise
 
 
@@ -144,5 +174,6 @@ def _begun(judge: Judge, tenure: Tenure, folder: Path) -> StreamBatch:
     """Rows of a batch that did not land may come before it is noted anywhere: that it begins is noted before."""
     first = StreamBatch("", BEFORE_ALL, beginning(tenure.positions), 0, 0, folder.name)
     judge.kind.begin_stream(judge.store, tenure, first)
-    folder.mkdir(parents=True)
+    with usable(folder):
+        folder.mkdir(parents=True)
     return first
