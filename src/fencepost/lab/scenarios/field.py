@@ -33,6 +33,8 @@ from fencepost.local.ports import HOST, choose
 
 PATIENCE = 30.0
 CONTROLLER_WAY = "CONTROLLER"  # of a broker: the way on which it finds the controller
+# One that is not answered there for two seconds would ask at the controller's own address, round the proxy.
+STAYS = {f"controller.quorum.{what}.timeout.ms": "600000" for what in ("fetch", "request")}
 DATABASE = "postgres/SQL"  # what the proxy calls the way to PostgreSQL
 # A client that notices within seconds what real ones notice within a minute.
 QUICK = {
@@ -128,7 +130,7 @@ def opened(*, quick: bool = True) -> Iterator[Field]:
         keeping(Path(folder)) as token,
         Proxy() as proxy,
     ):
-        stack = Stack(Path(folder) / "home", quick_timeouts=quick)
+        stack = Stack(Path(folder) / "home", quick_timeouts=quick, broker_settings=STAYS)
         ports = {door: port for door, port in stack.prepare().items() if door[1] in ("CLIENT", "INTERNAL")}
         controller = stack.node(CONTROLLER).ports["CONTROLLER"]
         ports |= {(name, CONTROLLER_WAY): controller for name in BROKERS}
