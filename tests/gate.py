@@ -46,17 +46,17 @@ LAKES = (  # those that need Delta's jars first: the others do with the same JVM
     "spark/test_parquet*.py",
     "spark/test_*topic*.py",
 )
-GROUPS = (  # the longest first; what no group names is run with the empty one
+GROUPS = (  # the longest first, and short ones last; what no group names is run with the empty one
     ("spark",),
-    ("model",),
-    LAKES,
-    ("contract", "lab"),
-    ("consuming",),
-    ("producing", "audit"),
     BEHIND_PROXIES,
+    LAKES,
+    ("model",),
+    ("consuming",),
+    ("contract", "lab"),
+    ("producing", "audit"),
+    (),
     BREAKING,
     PAGE,
-    (),
     ("remedies",),
     ("stack",),
 )

@@ -54,14 +54,12 @@ def _stop_at(step: str, witness: Path) -> list[str]:
     return ["--once", "--crash", step, "1", "stop", str(witness)]
 
 
-USUAL = [("postgres", "written")]
 CASES = [(sink, step) for sink in SINKS for step in ("started", "written", "advanced", "delivered")]
 
 
+@PROOF
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("flow", "step"), [pytest.param(*one, marks=[] if one in USUAL else PROOF) for one in CASES], indirect=["flow"]
-)
+@pytest.mark.parametrize(("flow", "step"), CASES, indirect=["flow"])
 def test_a_driver_that_stood_still_in_its_own_delivery_is_fenced(flow: Flow, tmp_path: Path, step: str) -> None:
     flow.produce(range(200))
     spec, witness = flow.declare(batch=SMALL), tmp_path / "witness"

@@ -37,6 +37,7 @@ def flow(stack: Stack, tmp_path: Path) -> StateFlow:
     return StateFlow(stack, tmp_path)
 
 
+@pytest.mark.proof
 def test_a_checkpoint_may_be_in_a_folder_of_any_name(flow: StateFlow) -> None:
     flow.folder /= "100% a b#?{c}*\N{LATIN SMALL LETTER U WITH DIAERESIS}"
     flow.folder.mkdir()

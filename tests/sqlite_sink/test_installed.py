@@ -159,6 +159,7 @@ def test_killed_at_any_step_it_loses_and_doubles_nothing(shop: Shop, tmp_path: P
     assert shop.said("status")["lag"] == 0
 
 
+@pytest.mark.proof
 def test_a_stopped_run_that_wakes_up_after_its_successor_writes_nothing(
     stack: Stack, tmp_path: Path, installed: Environment
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_broker_goes_and_comes_back_while_somebody_looks(running: Browser, add
         expect(told).to_have_count(0, timeout=2 * SECONDS)
 
 
+@pytest.mark.proof
 def test_lag_rises_and_falls_while_somebody_looks(running: Browser, address: str, topics: Topics, stack: Stack) -> None:
     name, group, servers = topics.make(partitions=1), f"g-{uuid4().hex}", stack.bootstrap_servers
     written(servers, name, *((None, str(n)) for n in range(5)))

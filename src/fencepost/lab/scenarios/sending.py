@@ -52,7 +52,7 @@ class Sender:
         self._producer.close()
 
 
-def _values(first: int = 0, count: int = EVENTS) -> list[bytes]:
+def values(first: int = 0, count: int = EVENTS) -> list[bytes]:
     return [b"%d" % n for n in range(first, first + count)]
 
 
@@ -60,7 +60,7 @@ def fire_and_forget(field: Field) -> tuple[Shown, Shown]:
     def tell(setting: str, guarantee: str) -> Shown:
         sender = Sender(field, field.topic(), guarantee)
         rule = field.proxy.add(Rule(action=Action.DROP, request=Api.PRODUCE, client=sender.client, count=1))
-        sender.send(_values())
+        sender.send(values())
         sender.flush()
         done = field.proxy.wait_done(rule).done
         sender.send([b"last"])
@@ -79,9 +79,9 @@ def leader_dies_before_replication(field: Field) -> tuple[Shown, Shown]:
     strong = Sender(field, field.topic(), "at-least-once", "quorum", message_timeout_ms="30000")
     rule = field.proxy.add(_fetches("broker-1"))
     held = field.proxy.wait_hits(rule, 2).hits  # both followers are
-    weak.send(_values())
+    weak.send(values())
     weak.flush()
-    strong.send(_values())
+    strong.send(values())
     strong.poll()
     before = strong.acked() - 1
     leader = field.stack.brokers["broker-1"]
@@ -109,7 +109,7 @@ def below_min_in_sync(field: Field) -> tuple[Shown, Shown]:
     follower.kill()
     for sender in (weak, strong):
         field.await_true(lambda topic=sender.topic: field.in_sync(topic) == [{1}], "broker-2 is still in sync")  # type: ignore[misc]
-        sender.send(_values())
+        sender.send(values())
         sender.flush()
         sender.close()
     follower.restart()
@@ -129,11 +129,11 @@ def invisible_until_replicated(field: Field) -> tuple[Shown, Shown]:
     sender = Sender(field, field.topic(), "at-least-once", "leader")
     rule = field.proxy.add(_fetches("broker-1"))
     field.proxy.wait_hits(rule, 2)
-    sender.send(_values())
+    sender.send(values())
     sender.flush()
     before = field.read(sender.topic)
     field.proxy.release(rule)
-    field.await_read(sender.topic, dict.fromkeys([WARM, *_values()], 1))
+    field.await_read(sender.topic, dict.fromkeys([WARM, *values()], 1))
     sender.close()
     outcomes = sender.outcomes()
     return (
@@ -148,7 +148,7 @@ def lost_acknowledgement(field: Field) -> tuple[Shown, Shown]:
     def tell(setting: str, guarantee: str) -> Shown:
         sender = Sender(field, field.topic(), guarantee)
         rule = field.proxy.add(_rule(lost, sender.client))
-        sender.send(_values())
+        sender.send(values())
         sender.flush()
         done = field.proxy.wait_done(rule).done
         sender.close()
@@ -163,9 +163,9 @@ def first_of_two_is_retried(field: Field) -> tuple[Shown, Shown]:
     def tell(setting: str, guarantee: str) -> Shown:
         sender = Sender(field, field.topic(), guarantee)
         rule = field.proxy.add(_rule(lost, sender.client))
-        sender.send(_values())
+        sender.send(values())
         hits = field.proxy.wait_hits(rule).hits
-        sender.send(_values(EVENTS))
+        sender.send(values(EVENTS))
         sender.flush()
         sender.close()
         numbers = [int(value) for value in field.read(sender.topic) if value != WARM]

@@ -9,12 +9,12 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.topics import describe_topic
 from fencepost.lab.proxy import Action, Api, Direction, Rule
 from fencepost.lab.scenarios.field import Field
-from fencepost.lab.scenarios.sending import EVENTS, Sender, _values
+from fencepost.lab.scenarios.sending import EVENTS, Sender, values
 from fencepost.lab.scenarios.shown import Shown, shown
 from fencepost.model import Outcome
 from fencepost.producing.producer import Producer
 
-_ACKED = dict.fromkeys(_values(), Outcome.ACKED)  # what the application goes on with
+_ACKED = dict.fromkeys(values(), Outcome.ACKED)  # what the application goes on with
 
 
 def timed_out_send(field: Field) -> tuple[Shown, Shown]:
@@ -40,7 +40,7 @@ def _send(producer: Producer, transactional: bool) -> None:
     with suppress(FencepostError), ExitStack() as block:
         if transactional:
             block.enter_context(producer.transaction())
-        for value in _values():
+        for value in values():
             producer.send(value)
         if not transactional:
             producer.flush()
@@ -55,7 +55,7 @@ def transaction_timeout(field: Field) -> tuple[Shown, Shown]:
         with Producer(topic, "exactly-once", kafka, transactional_id=topic) as producer:
             try:
                 with producer.transaction():
-                    for value in _values():
+                    for value in values():
                         producer.send(value)
                     producer._ready().drain()
                     field.await_true(lambda: _aborted(field, topic), "the brokers did not end the transaction")
@@ -85,7 +85,7 @@ def unclean_election(field: Field) -> tuple[Shown, Shown]:
     stale.kill()
     for sender in (weak, strong):
         field.await_true(lambda topic=sender.topic: field.in_sync(topic) == [{1, 2}], "broker-3 is still in sync")  # type: ignore[misc]
-        sender.send(_values())
+        sender.send(values())
         sender.flush()
     for broker in (first, second):
         broker.kill()

@@ -24,7 +24,7 @@ EVENTS = 100
 LINES = 20_000
 
 
-def _values(first: int, count: int = EVENTS) -> list[bytes]:
+def values(first: int, count: int = EVENTS) -> list[bytes]:
     return [b"%d" % n for n in range(first, first + count)]
 
 
@@ -37,12 +37,12 @@ def restarted_producer(field: Field) -> tuple[Shown, Shown]:
         topic = field.topic()
         with tempfile.TemporaryDirectory() as folder:
             source, journal = Path(folder) / "lines.txt", Path(folder) / "journal"
-            source.write_bytes(b"\n".join(_values(0, LINES)))
+            source.write_bytes(b"\n".join(values(0, LINES)))
             command = ["--topic", topic, "--file", str(source), "--journal", str(journal), "--batch", "1000"]
             _kill_when(lambda: journal.exists() and journal.stat().st_size > 300, field, folder, command, *arguments)
             unsent = LINES - len(set(field.read(topic)))
             _run(field, folder, command, *arguments)
-        return shown(setting, dict.fromkeys(_values(0, LINES), Outcome.ACKED), field.read(topic)).hit(1, unsent)
+        return shown(setting, dict.fromkeys(values(0, LINES), Outcome.ACKED), field.read(topic)).hit(1, unsent)
 
     return (
         tell("idempotent, nothing remembered", "--rate", "10000"),
@@ -75,12 +75,12 @@ def aborted_transaction(field: Field) -> tuple[Shown, Shown]:
     handles: dict[bytes, Handle] = {}
     with Producer(topic, "exactly-once", field.kafka, transactional_id=topic) as producer:
         with suppress(_Change), producer.transaction():
-            handles |= {value: producer.send(value) for value in _values(0)}
+            handles |= {value: producer.send(value) for value in values(0)}
             producer._ready().drain()
             raise _Change
         with producer.transaction():
-            handles |= {value: producer.send(value) for value in _values(EVENTS)}
-    aborted = set(_values(0))
+            handles |= {value: producer.send(value) for value in values(EVENTS)}
+    aborted = set(values(0))
     found = []
     for isolation in ("read_uncommitted", "read_committed"):
         log = field.read(topic, isolation)
@@ -107,7 +107,7 @@ def zombie(field: Field) -> tuple[Shown, Shown]:
                 _halves(old, transactional, lambda: _halves(new, transactional, lambda: None))
             except Fenced:
                 notes.append("the zombie was fenced")
-        outcomes = dict.fromkeys(_values(0), Outcome.ACKED)
+        outcomes = dict.fromkeys(values(0), Outcome.ACKED)
         fired = len(notes) if transactional else 1  # what it was told; nobody tells an idempotent one anything
         return shown(setting, outcomes, field.read(topic), *notes).hit(fired, EVENTS // 2)
 
@@ -118,10 +118,10 @@ def _halves(producer: Producer, transactional: bool, between: object) -> None:
     half = EVENTS // 2
 
     def work() -> None:
-        for value in _values(0, half):
+        for value in values(0, half):
             producer.send(value)
         between()  # type: ignore[operator]
-        for value in _values(half, half):
+        for value in values(half, half):
             producer.send(value)
 
     if transactional:
@@ -146,19 +146,19 @@ def _late_with_a_bare_driver(field: Field) -> Shown:
     driver = Driver({**kafka, "transactional.id": topic, "log_level": 0})
     driver.init_transactions(PATIENCE)
     driver.begin_transaction()
-    _produce(driver, topic, _values(0))
+    _produce(driver, topic, values(0))
     rule = _hold_end(field, kafka["client.id"])
     driver.commit_transaction(PATIENCE)
-    field.await_read(topic, dict.fromkeys(_values(0), 1))
+    field.await_read(topic, dict.fromkeys(values(0), 1))
     driver.begin_transaction()
-    _produce(driver, topic, _values(EVENTS))
+    _produce(driver, topic, values(EVENTS))
     field.proxy.release(rule)
     done = field.proxy.wait_done(rule).done
     field.await_true(lambda: len(field.read(topic)) > EVENTS, "the late request did nothing")
     seen = len(field.read(topic)) - EVENTS
     with suppress(KafkaException):  # the broker may say that there is nothing to abort: it is too late
         driver.abort_transaction(PATIENCE)
-    outcomes = dict.fromkeys(_values(0), Outcome.ACKED) | dict.fromkeys(_values(EVENTS), Outcome.ABORTED)
+    outcomes = dict.fromkeys(values(0), Outcome.ACKED) | dict.fromkeys(values(EVENTS), Outcome.ABORTED)
     log = field.read(topic)
     told = shown("a reused librdkafka producer", outcomes, log, f"read of the open transaction {seen}")
     return told.hit(done, EVENTS)
@@ -175,11 +175,11 @@ def _late_with_ours(field: Field) -> Shown:
     handles: dict[bytes, Handle] = {}
     with Producer(topic, "exactly-once", kafka, transactional_id=topic) as producer:
         with producer.transaction():
-            handles |= {value: producer.send(value) for value in _values(0)}
+            handles |= {value: producer.send(value) for value in values(0)}
             rule = _hold_end(field, kafka["client.id"])
-        field.await_read(topic, dict.fromkeys(_values(0), 1))
+        field.await_read(topic, dict.fromkeys(values(0), 1))
         with suppress(_Change), producer.transaction():
-            handles |= {value: producer.send(value) for value in _values(EVENTS)}
+            handles |= {value: producer.send(value) for value in values(EVENTS)}
             producer._ready().drain()
             field.proxy.release(rule)
             done = field.proxy.wait_done(rule).done
