@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -167,9 +167,7 @@ def _page(
     browse: Browse, entries: Sequence[LogEntry], parts: Sequence[LogPart], stopped: str, found: Found | None = None
 ) -> Page:
     seen = [one for one in entries if not browse.committed or one.read_committed]
-    ordered = sorted(seen, key=lambda one: (one.timestamp or datetime.min.replace(tzinfo=UTC), one.offset))
-    if browse.partition is not None:
-        ordered = sorted(seen, key=lambda one: one.offset)
+    ordered = in_order(seen)
     if browse.when == "newest":
         ordered.reverse()
     rows = [Row(one, readable(one.key), readable(one.value)) for one in ordered]
@@ -179,6 +177,18 @@ def _page(
         if browse.committed and not one.read_committed
     )
     return Page(browse, rows, parts, hidden, stopped, found)
+
+
+def in_order(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """By time, and within a partition by offset, whatever the times say there: markers are written later than they are
+    read, and producers' clocks differ."""
+    latest: dict[TopicPartition, datetime] = {}
+    keyed = []
+    for one in sorted(entries, key=lambda one: one.offset):
+        before = latest.get(one.partition, datetime.min.replace(tzinfo=UTC))
+        latest[one.partition] = max(before, one.timestamp or before)
+        keyed.append((latest[one.partition], one.partition, one.offset, one))
+    return [one for *_, one in sorted(keyed, key=lambda key: key[:3])]
 
 
 def messages(state: State, asked: Asked, topic: str) -> Shown:
