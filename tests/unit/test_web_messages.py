@@ -8,7 +8,8 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.kafka.messages import LogEntry, Visibility
+from fencepost.kafka.messages import LogEntry
+from fencepost.kafka.visibility import Visibility
 from fencepost.model import TopicPartition
 from fencepost.web.pages.messages import in_order
 

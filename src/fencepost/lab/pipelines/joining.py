@@ -12,6 +12,7 @@ from fencepost.lab.crash import let_go
 from fencepost.lab.pipelines.news import read_news
 from fencepost.lab.pipelines.scene import Scene
 from fencepost.lab.programs import Program
+from fencepost.lab.proxy import Action, Api, Direction, Rule
 
 
 class Join:
@@ -34,6 +35,12 @@ class Join:
             self._given(scene, other)
 
     def _joined(self, scene: Scene) -> None:
+        """Done is the batch when its member was told, with its next heartbeat, that the group shares out anew: before,
+        it might go on and drain the topic, and leave nothing to share."""
+        heartbeat = Rule(
+            action=Action.FORWARD, request=Api.HEARTBEAT, direction=Direction.RESPONSE, client=scene.flow.name
+        )
+        scene.field.proxy.wait_hits(scene.field.proxy.add(heartbeat))
         let_go(scene.gated.witness)
 
     def _given(self, scene: Scene, other: Program) -> None:
