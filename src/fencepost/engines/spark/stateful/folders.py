@@ -78,7 +78,8 @@ def fork(old: Checkpoint, new: Path, last: StreamBatch, positions: Mapping[Topic
     commit = part / "commits" / str(last.number)
     if not commit.exists():
         _write(commit, noted({"nextBatchWatermarkMs": last.next_watermark}))
-    planned, following = old.planned(last.number), old.planned(last.number + 1)
+    taken = Checkpoint(part)  # its old owner may have planned on since
+    planned, following = taken.planned(last.number), taken.planned(last.number + 1)
     if planned and not following and last.next_watermark > last.watermark:
         following = replace(planned, about={**planned.about, "batchWatermarkMs": last.next_watermark})
         _write(part / "offsets" / str(last.number + 1), _entry(following))
