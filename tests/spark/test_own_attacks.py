@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -13,24 +12,10 @@ from pyspark.sql import functions as f
 
 from fencepost.admin.positions import carry_out, propose
 from fencepost.engines.spark.own_stream import OwnStream
-from fencepost.engines.spark.session import open_session
 from fencepost.errors import CheckpointMismatch, Fenced, FencepostError, Poison, Refused, Usage
-from fencepost.local import Stack
-from spark.flows import SPARK
 from spark.own import OwnFlow, Run, ids
 
 pytestmark = pytest.mark.proof
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with open_session("own", SPARK) as spark:
-        yield spark
-
-
-@pytest.fixture
-def own(stack: Stack, tmp_path: Path) -> OwnFlow:
-    return OwnFlow(stack, tmp_path)
 
 
 def test_two_objects_of_one_name_cannot_share_a_batch(own: OwnFlow, spark: SparkSession) -> None:

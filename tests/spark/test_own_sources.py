@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from fencepost.engines.spark.session import open_session
 from fencepost.errors import Usage
-from fencepost.local import Stack
-from spark.flows import SPARK
 from spark.own import OwnFlow, ids
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with open_session("own", SPARK) as spark:
-        yield spark
-
-
-@pytest.fixture
-def own(stack: Stack, tmp_path: Path) -> OwnFlow:
-    return OwnFlow(stack, tmp_path)
 
 
 def test_a_topic_that_two_sources_read_each_at_its_own_pace_is_refused(own: OwnFlow, spark: SparkSession) -> None:

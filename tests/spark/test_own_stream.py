@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,22 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from fencepost.engines.spark.own_stream import OwnStream
-from fencepost.engines.spark.session import open_session
 from fencepost.errors import CheckpointMismatch, Fenced, FencepostError, Refused, UnsupportedGuarantee, Usage
-from fencepost.local import Stack
-from spark.flows import SPARK
 from spark.own import Change, OwnFlow, Run, ids
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with open_session("own", SPARK) as spark:
-        yield spark
-
-
-@pytest.fixture
-def own(stack: Stack, tmp_path: Path) -> OwnFlow:
-    return OwnFlow(stack, tmp_path)
 
 
 def test_a_stream_lands_once_goes_on_and_is_fenced_by_its_successor(own: OwnFlow, spark: SparkSession) -> None:
