@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from contract.delta_subject import InDelta
+from contract.iceberg_subject import one_java
 from contract.kafka_flow import Flow
 from contract.kafka_topics import KafkaTopics
 from contract.keyed import Keyed, Maker
@@ -28,6 +29,12 @@ def connection(stack: Stack) -> Iterator[Connection]:
 def delta_spark() -> Iterator[Any]:
     with InDelta.session() as spark:
         yield spark
+
+
+@pytest.fixture(scope="package")
+def iceberg_java() -> Iterator[None]:
+    with one_java():
+        yield
 
 
 @pytest.fixture

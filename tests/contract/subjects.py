@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from contract.delta_subject import InDelta
+from contract.iceberg_subject import InIceberg
 from contract.kafka_subject import InKafka
 from contract.lake_subject import InLakeMemory
 from contract.parquet_subject import InParquet
@@ -65,6 +66,11 @@ def _delta(request: pytest.FixtureRequest, mode: Mode) -> InDelta:
     return InDelta(request.getfixturevalue("tmp_path"), request.getfixturevalue("delta_spark"), mode)
 
 
+def _iceberg(request: pytest.FixtureRequest) -> InIceberg:
+    request.getfixturevalue("iceberg_java")
+    return InIceberg(request.getfixturevalue("stack"), request.getfixturevalue("tmp_path"))
+
+
 def _parquet(request: pytest.FixtureRequest, spark: bool) -> InParquet:
     servers, folder = request.getfixturevalue("stack").bootstrap_servers, request.getfixturevalue("tmp_path")
     return InParquet(servers, folder, request, request.getfixturevalue("delta_spark") if spark else None)
@@ -82,6 +88,7 @@ ATOMIC_SINKS: dict[str, Maker] = {
     "delta": lambda request: _delta(request, Mode.APPEND),
     "delta-upsert": lambda request: _delta(request, Mode.UPSERT),
     "delta-dedupe": lambda request: _delta(request, Mode.DEDUPE),
+    "iceberg": _iceberg,
     "kafka": lambda request: InKafka(request.getfixturevalue("stack").bootstrap_servers, request),
     "kafka-single-use": lambda request: InKafka(request.getfixturevalue("stack").bootstrap_servers, request, False),
 }

@@ -7,11 +7,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import psycopg
-import pyarrow as pa
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from contract.iceberg_subject import made
 from fencepost.errors import Usage
 from fencepost.local import Stack
 from fencepost.machine import process
@@ -25,14 +25,6 @@ from fencepost.sinks.iceberg.table import IcebergTarget
 def options(stack: Stack, tmp_path: Path) -> IcebergOptions:
     wanted = {"catalog": f"Lake_{uuid4().hex}", "table": "db.t", "warehouse": str(tmp_path), "dsn": stack.dsn}
     return IcebergOptions.model_validate(wanted)
-
-
-def made(options: IcebergOptions) -> None:
-    """A table, by pyiceberg: as a run of Spark's would."""
-    catalog.make(options)
-    with closing(catalog._in_postgres(options)) as there:
-        there.create_namespace("db")
-        there.create_table(options.table, schema=pa.schema([("id", pa.int64())]))
 
 
 def schemas(stack: Stack, name: str) -> list[tuple[str]]:

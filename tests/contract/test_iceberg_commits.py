@@ -12,14 +12,13 @@ from uuid import uuid4
 import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
-from contract.test_iceberg_catalog import made
+from contract.iceberg_subject import Through, made, options_in
 from fencepost.delivery import deliver
 from fencepost.errors import Fenced, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
 from fencepost.model import Batch, Landed, Span
 from fencepost.sinks.auditing import Commit
-from fencepost.sinks.iceberg import library
 from fencepost.sinks.iceberg.kind import KIND
 from fencepost.sinks.iceberg.options import IcebergOptions
 from fencepost.sinks.iceberg.table import IcebergTable, IcebergTarget, branch_prefix
@@ -28,24 +27,14 @@ from fencepost.sinks.kind import SinkJob
 from fencepost.sinks.lake.store import LakeStore
 from fencepost.testing.batches import ORDERS, PIPELINE, owner
 
+pytestmark = pytest.mark.usefixtures("iceberg_java")
+
 
 @pytest.fixture
 def options(stack: Stack, tmp_path: Path) -> IcebergOptions:
-    wanted = {"catalog": f"lake_{uuid4().hex}", "table": "db.t", "warehouse": str(tmp_path), "dsn": stack.dsn}
-    options = IcebergOptions.model_validate(wanted)
+    options = options_in(stack, tmp_path)
     made(options)
     return options
-
-
-class Through:
-    """Something of Java's, some of whose methods are replaced."""
-
-    def __init__(self, real: Any, **replaced: Any) -> None:
-        self._real = real
-        self.__dict__.update(replaced)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
 
 
 class Lossy(Through):
@@ -80,16 +69,6 @@ def nobody_knows(jvm: Any) -> Any:
 
 def java_is_gone(_jvm: Any) -> Any:
     return Py4JNetworkError("Answer from Java side is empty")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def java() -> Iterator[None]:
-    """One JVM for all stores: they start one each, and end it."""
-    gateway = library._small_jvm(("iceberg-spark",))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(library, "_small_jvm", lambda _jars: Through(gateway, shutdown=lambda: None))
-        yield
-    gateway.shutdown()
 
 
 @pytest.fixture

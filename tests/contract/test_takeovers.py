@@ -7,46 +7,25 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from contract.delta_subject import InDelta
 from contract.subjects import LEDGERS
-from contract.test_iceberg_catalog import made
-from contract.test_iceberg_commits import java
 from fencepost.errors import Fenced
-from fencepost.local import Stack
 from fencepost.model import Tenure
-from fencepost.sinks.iceberg.options import IcebergOptions
-from fencepost.sinks.iceberg.table import IcebergTarget
 from fencepost.testing.batches import ORDERS, PIPELINE, batch, owner
 
-__all__ = ["java"]  # used by its name
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 TIMES = 20
 PATIENCE = 90.0
 OTHERS = [name for name in LEDGERS if name not in ("memory", "memory-store", "lake-store", "delta-store")]
 
 
-class InIceberg:
-    """One JVM for all of its handles."""
-
-    def __init__(self, stack: Stack, folder: Path) -> None:
-        wanted = {"catalog": f"lake_{uuid4().hex}", "table": "db.t", "warehouse": str(folder), "dsn": stack.dsn}
-        self.options = IcebergOptions.model_validate(wanted)
-        made(self.options)
-
-    def open(self) -> Any:
-        return IcebergTarget(self.options, {}).open()
-
-
-@pytest.fixture(params=["delta", "iceberg", *OTHERS])
+@pytest.fixture(params=["delta", *OTHERS])
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "delta":
         return InDelta(tmp_path)
-    if request.param == "iceberg":
-        return InIceberg(request.getfixturevalue("stack"), tmp_path)
     return LEDGERS[request.param](request)
 
 
