@@ -15,7 +15,7 @@ from fencepost.kafka.client import Cluster
 from fencepost.kafka.mirror import Mirror
 from fencepost.local import Stack
 from fencepost.model import TopicPartition
-from fencepost.producing.source_position import SourcePosition
+from fencepost.producing.source_position import SourcePosition, StoredPlace
 from fencepost.run.pipeline import Pipeline
 
 STATIC = {"group.instance.id": "one"}
@@ -48,5 +48,5 @@ def test_a_mirror_and_a_source_position_are_no_members(stack: Stack, tmp_path: P
     assert mirror.complaint == ""
     with closing(SourcePosition(static, relay.name, f"{relay.name}-mark")) as mark:
         mark.store({"line": 3})
-        assert mark.read() == {"line": 3}
+        assert mark.read() == StoredPlace({"line": 3})
     assert Cluster(static).committed(f"{relay.name}-mirror") == {TopicPartition(relay.name, 0): 0}

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from fencepost import Producer
-from fencepost.errors import Unknown
+from fencepost.errors import Fenced, Unknown
 from fencepost.guarantee import Guarantee
 from fencepost.kafka import producer as client_module
+from fencepost.kafka.client import Cluster
+from fencepost.kafka.topics import describe_topic
 from fencepost.lab.proxy import Action, Api, Direction, Rule
 from fencepost.lab.scenarios.field import Field
 from fencepost.model import Outcome
 from fencepost.producing.events import Event
 from fencepost.producing.resume import ProduceJob, Run
 from fencepost.producing.sender import Handle
-from fencepost.producing.source_position import SourcePosition
+from fencepost.producing.source_position import SourcePosition, StoredPlace
 from fencepost.producing.source_producer import SourceProducer
 from fencepost.producing.sources.source import numbered_orders
+
+EVENTS = 200
 
 
 @pytest.fixture
@@ -133,13 +137,59 @@ def test_a_late_position_does_not_go_back(field: Field) -> None:
         )
         with producer.transaction():
             producer.send_all([Event(b"one")])
-            position.store_with(producer, {"number": 1})
+            position.store_with(producer, {"number": 1}, "me")
         assert field.proxy.witness(rule).hits == 1
-        assert position.read() == {"number": 1}
+        assert position.read() == StoredPlace({"number": 1}, "me")
         with producer.transaction():
             producer.send_all([Event(b"two")])
-            position.store_with(producer, {"number": 2})
+            position.store_with(producer, {"number": 2}, "me")
             field.proxy.release(rule)
             field.proxy.wait_done(rule)
-    assert position.read() == {"number": 2}
+    assert position.read() == StoredPlace({"number": 2}, "me")
     position.close()
+
+
+# -- a transaction that takes too long
+
+
+def source(field: Field, topic: str) -> Run:
+    kafka = field.kafka | {"transaction.timeout.ms": "2000", "delivery.timeout.ms": "2000"}
+    return Run(kafka, ProduceJob(topic, Guarantee.EXACTLY_ONCE, "slow"), numbered_orders(EVENTS))
+
+
+class Once:
+    """Something that is done after the first events were sent, within their transaction."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        self._do = do
+        self.done = False
+
+    def __call__(self) -> None:
+        if not self.done:
+            self.done = True
+            self._do()
+
+
+def aborted(field: Field, topic: str) -> bool:
+    """Are all records there, and is no transaction open any more?"""
+    with Cluster(field.direct) as cluster:
+        (partition,) = describe_topic(cluster, topic).partitions
+    return (partition.end_offset or 0) > EVENTS and partition.last_stable_offset == partition.end_offset
+
+
+def test_a_source_whose_transaction_took_too_long_is_fenced_by_nobody_and_goes_on(field: Field) -> None:
+    topic = field.topic()
+    stall = Once(lambda: field.await_true(lambda: aborted(field, topic), "the brokers did not end the transaction"))
+    carried = source(field, topic).carry(stall)
+    assert stall.done
+    assert (carried.sent, carried.acked, carried.unknown) == (EVENTS, EVENTS, 0)
+    assert sorted(Counter(field.read(topic)).values()) == [1] * EVENTS
+
+
+def test_a_source_that_another_run_took_over_ends_and_takes_nothing_back(field: Field) -> None:
+    topic = field.topic()
+    successor = Once(source(field, topic).carry)
+    with pytest.raises(Fenced, match="another run of this source took over"):
+        source(field, topic).carry(successor)
+    assert successor.done
+    assert sorted(Counter(field.read(topic)).values()) == [1] * EVENTS

@@ -17,7 +17,7 @@ from fencepost.model import Outcome, Tenure
 from fencepost.producing.batches import Chunks, Limits, Reader, SourceBatch
 from fencepost.producing.delivery_reports import Totals
 from fencepost.producing.events import Event
-from fencepost.producing.source_position import SourcePosition
+from fencepost.producing.source_position import SourcePosition, StoredPlace
 from fencepost.producing.source_producer import SourceProducer
 from fencepost.producing.source_store import SourceStore, SourceTotals
 from fencepost.producing.sources.source import Place, numbered_orders
@@ -32,6 +32,8 @@ class Log:
         self.guarantee = guarantee
         self.steps: list[str] = []
         self.stored: Place | None = None
+        self.owner = ""
+        self.fenced = False
         self.totals = Totals()
         self.last_transaction: Outcome | None = None
         self.refusals: list[tuple[int, str]] = []
@@ -63,19 +65,26 @@ class Log:
 
     def take_over(self) -> None:
         self.steps.append("take over")
+        if self.fenced:
+            raise Fenced("too long, or replaced")
+
+    def take_back(self) -> None:
+        self.steps.append("take back")
+        self.fenced = False
 
     # the position
 
-    def read(self) -> Place | None:
+    def read(self) -> StoredPlace | None:
         self.steps.append("read")
-        return self.stored
+        return None if self.stored is None else StoredPlace(self.stored, self.owner)
 
     def store(self, place: Place) -> None:
         self.steps.append("store")
         self.stored = place
 
-    def store_with(self, _producer: SourceProducer, place: Place) -> None:
+    def store_with(self, _producer: SourceProducer, place: Place, owner: str) -> None:
         self.store(place)
+        self.owner = owner
 
 
 def opened(guarantee: Guarantee, *, skip_refused: bool = False) -> tuple[Log, SourceStore, SourceBatch]:
@@ -135,6 +144,59 @@ def test_a_position_that_is_elsewhere_is_somebody_elses() -> None:
     log.take_over = moved  # type: ignore[method-assign]
     with pytest.raises(Fenced, match="99"):
         deliver(EXACTLY, batch, store, store)
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_producer_that_was_fenced_and_not_replaced_goes_on(landed: bool) -> None:
+    """Its transaction took longer than brokers wait."""
+    log, store, batch = opened(EXACTLY)
+    log.commit_says, log.commit_lands, log.fenced = Fenced("too long, or replaced"), landed, True
+    if landed:
+        assert deliver(EXACTLY, batch, store, store).already
+    else:
+        with pytest.raises(Fenced, match="too long"):
+            deliver(EXACTLY, batch, store, store)
+    assert log.steps[-4:] == ["take over", "read", "take back", "read"]
+    assert store.certain  # it may be tried again
+    assert deliver(EXACTLY, batch, store, store).already is landed
+    assert (cast(Place, log.stored)["number"], log.owner) == (7, store._owner)
+
+
+def test_who_goes_on_stores_that_it_is_the_owner_now_before_it_sends() -> None:
+    log = Log(EXACTLY)
+    log.stored, log.owner = {"number": 3}, "earlier"
+    store = SourceStore(cast(SourceProducer, log), cast(SourcePosition, log), dict, SourceTotals())
+    tenure = store.take_over("orders", uuid4(), {}, {})
+    assert (store.place, log.owner) == ({"number": 3}, "earlier")
+    store.claim(tenure)
+    assert (store.place, log.owner) == ({"number": 3}, str(tenure.token))
+    log.steps.clear()
+    store.claim(tenure)
+    assert log.steps == []
+
+
+def test_a_producer_that_was_replaced_takes_nothing_back() -> None:
+    log, store, batch = opened(EXACTLY)
+    log.commit_says, log.commit_lands, log.fenced = Fenced("too long, or replaced"), False, True
+    log.owner = "another"
+    log.store_with = lambda *_: None  # type: ignore[method-assign]
+    with pytest.raises(Fenced, match="another run of this source took over"):
+        deliver(EXACTLY, batch, store, store)
+    assert "take back" not in log.steps
+    assert not store.certain
+
+
+def test_who_takes_back_from_a_successor_that_was_still_beginning_learns_of_it() -> None:
+    log, store, batch = opened(EXACTLY)
+    log.commit_says, log.commit_lands, log.fenced = Fenced("too long, or replaced"), False, True
+
+    def late() -> None:
+        log.owner = "another"
+
+    log.take_back = late  # type: ignore[method-assign]
+    with pytest.raises(Fenced, match="another run of this source took over"):
+        deliver(EXACTLY, batch, store, store)
+    assert not store.certain
 
 
 def test_at_most_once_a_refused_event_does_not_bring_the_others_back() -> None:

@@ -96,6 +96,7 @@ class Run:
             reader = Reader(self._source, place, self._job.limits)
             if self._source.fingerprint:
                 self.producer.adopt(self._source.fingerprint)
+            store.claim(tenure)
             while not reader.ended:
                 chunks = Chunks(reader, place)
                 if not chunks.empty():
@@ -119,13 +120,13 @@ class Run:
             except (Fenced, Unknown, Unreachable) as error:
                 if not store.atomic:
                     raise
-                if isinstance(error, Fenced) or not store.certain:
+                if not store.certain:
                     store.count_lost_track(batch, error)
                     raise
                 failures += 1
                 if failures == _ATTEMPTS:
                     remedy = "run again: nothing of it was committed"
-                    raise Unreachable(f"a transaction failed {_ATTEMPTS} times", remedy) from error
+                    raise Unreachable(f"a transaction failed {_ATTEMPTS} times: {error.message}", remedy) from error
         if store.atomic:
             store.count_landed(batch)
 

@@ -1,4 +1,4 @@
-"""Where a source stands: a group's offset on the target topic, with the place in its metadata.
+"""Where a source stands: a group's offset on the target topic, with the place and its owner in the metadata.
 
 The offset itself stays 0, so that lag tools show no nonsense. The group never has members.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition as DriverPartition
 
@@ -19,6 +20,15 @@ from fencepost.producing.sources.source import Place
 
 LONGEST = 4095  # bytes of metadata that a broker takes by default
 TIMEOUT_SECONDS = 60.0
+_OWNER = "owner"
+
+
+@dataclass(frozen=True)
+class StoredPlace:
+    """What the group holds."""
+
+    place: Place
+    owner: str = ""  # the token of the run that stored it; none under the two weaker words, and by earlier versions
 
 
 class SourcePosition:
@@ -29,14 +39,15 @@ class SourcePosition:
         self._at = TopicPartition(topic, 0)
         self._consumer = StandaloneConsumer(kafka, group)
 
-    def read(self) -> Place | None:
+    def read(self) -> StoredPlace | None:
         """What is stored. Raises Unreachable, or PositionLost for what no version of ours wrote."""
         found = self._consumer.stored([self._at], TIMEOUT_SECONDS).get(self._at)
-        return None if found is None else _place(found.metadata, self.group)
+        return None if found is None else _stored(found.metadata, self.group)
 
-    def store_with(self, producer: SourceProducer, place: Place) -> None:
+    def store_with(self, producer: SourceProducer, place: Place, owner: str) -> None:
         """In the producer's transaction: the place and the events become visible together."""
-        producer.add_offsets(self._offsets(place), self._consumer.driver.consumer_group_metadata())
+        offsets = self._offsets({**place, _OWNER: owner})
+        producer.add_offsets(offsets, self._consumer.driver.consumer_group_metadata())
 
     def store(self, place: Place) -> None:
         """By itself; durable on return. Raises Unknown when no answer came."""
@@ -53,7 +64,7 @@ class SourcePosition:
         return [DriverPartition(*self._at, 0, text)]
 
 
-def _place(metadata: str | None, group: str) -> Place:
+def _stored(metadata: str | None, group: str) -> StoredPlace:
     try:
         place = json.loads(metadata or "")
     except json.JSONDecodeError as error:
@@ -64,4 +75,5 @@ def _place(metadata: str | None, group: str) -> Place:
         raise PositionLost(
             f"group {group} holds {metadata!r}, which is not a position", "give the source another --name"
         )
-    return place
+    owner = place.pop(_OWNER, "")
+    return StoredPlace(place, str(owner))

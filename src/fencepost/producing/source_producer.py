@@ -36,6 +36,14 @@ class SourceProducer(Producer):
         """Own the transactional.id: the previous owner is fenced, and its transaction decided."""
         self._take_over()
 
+    def take_back(self) -> None:
+        """The same, of a producer that was fenced, by a caller who has seen that nobody else is the owner.
+
+        Brokers fence one whose transaction took too long, too.
+        """
+        self._stopped = None
+        self._take_over()
+
     def add_offsets(self, offsets: list[Any], group: object) -> None:
         """Positions of a consumer group that move with the transaction; the driver's own objects."""
         with self._stopping():

@@ -1,7 +1,8 @@
 """A topic as the sink of one source's events, with the source's position: what `deliver` writes to and advances.
 
 Under exactly-once both go in one transaction, and the transactional.id is the fence: whoever takes it over ends what
-its predecessor had open. The other two orders take two steps, and nobody is fenced.
+its predecessor had open, and stores a token of its own. Brokers fence a producer whose transaction took too long, too:
+by the token it knows that nobody has replaced it. The other two orders take two steps, and nobody is fenced.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fencepost.guarantee import Guarantee
 from fencepost.model import Batch, Landed, Outcome, Tenure, TopicPartition
 from fencepost.producing.batches import Chunks
 from fencepost.producing.events import Event
-from fencepost.producing.source_position import SourcePosition
+from fencepost.producing.source_position import SourcePosition, StoredPlace
 from fencepost.producing.source_producer import SourceProducer
 from fencepost.producing.sources.source import Place
 from fencepost.rows.bisect import bad_ones
@@ -65,6 +66,7 @@ class SourceStore:
         self._start = start
         self._skip_refused = skip_refused
         self._see = see
+        self._owner = ""  # our token, from when it was stored
         self._known = False  # is it certain what is stored?
         self._stored: Place | None = None
         self.totals = totals
@@ -112,7 +114,8 @@ class SourceStore:
 
     def done(self, batch: Batch[Chunks]) -> bool:
         """From memory while that is certain. After trouble the transactional.id is taken again first, so that nobody
-        can end what is open any more: then the stored position tells. Raises Fenced where we were replaced."""
+        can end what is open any more: then the stored position tells. Raises Fenced where we were replaced, and then
+        nothing is certain."""
         if self._position is None:
             return False
         if not self._known:
@@ -120,6 +123,7 @@ class SourceStore:
         if batch.rows.after is not None and self._stored == batch.rows.after:
             return True
         if self._stored != batch.rows.before:
+            self._known = False
             raise Fenced(
                 f"the stored position is neither at the start nor at the end of the batch: {self._stored}",
                 "another producer sends the same source: see which one should",
@@ -136,15 +140,15 @@ class SourceStore:
 
     def _advance_with(self, batch: Batch[Chunks]) -> None:
         if self._position is not None:
-            self._position.store_with(self._producer, batch.rows.read())
+            self._position.store_with(self._producer, batch.rows.read(), self._owner)
 
     def retreat(self, _batch: Batch[Chunks]) -> None:
         """Never: some of the events may be in the log, and at most once none is sent again."""
 
     def positions(self, _pipeline: str) -> Mapping[TopicPartition, int]:
         """How many events of the source were sent, as stored."""
-        place = self._position.read() if self._position is not None else None
-        return {} if place is None else _number(place)
+        stored = self._position.read() if self._position is not None else None
+        return {} if stored is None else _number(stored.place)
 
     def take_over(
         self, pipeline: str, run: UUID, _first: Mapping[TopicPartition, int], _topic_ids: Mapping[str, str]
@@ -156,8 +160,13 @@ class SourceStore:
         if self._position is not None:
             self._read(self._position)
             if self._stored is None:
-                self._begin(self._position)
+                self._store(self._position, self._start(), str(run))
         return Tenure(pipeline, run, 0, _number(self._stored or {}))
+
+    def claim(self, tenure: Tenure) -> None:
+        """Store whose the position is now, before the first batch is sent, where that is not stored yet."""
+        if self.atomic and self._position is not None and not self._owner and self._stored is not None:
+            self._store(self._position, self._stored, str(tenure.token))
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
         if self.atomic:
@@ -166,17 +175,32 @@ class SourceStore:
 
     def _read(self, position: SourcePosition) -> None:
         if self.atomic:
-            self._producer.take_over()  # first: nobody else can move the position from here on
-        self._learn(position.read())
+            self._own(position)  # first: nobody else can move the position from here on
+        stored = position.read()
+        if self._owner and stored is not None and stored.owner != self._owner:
+            raise _replaced(stored)
+        self._learn(stored.place if stored else None)
 
-    def _begin(self, position: SourcePosition) -> None:
-        start = self._start()
+    def _own(self, position: SourcePosition) -> None:
+        try:
+            self._producer.take_over()
+        except Fenced as fenced:
+            stored = position.read()
+            if not self._owner or stored is None:
+                raise
+            if stored.owner != self._owner:
+                raise _replaced(stored) from fenced
+            self._producer.take_back()
+
+    def _store(self, position: SourcePosition, place: Place, owner: str) -> None:
         if self.atomic:
             with self._producer.transaction():
-                position.store_with(self._producer, start)
+                position.store_with(self._producer, place, owner)
+            self._owner = owner
         else:
-            position.store(start)
-        self._learn(position.read())
+            position.store(place)
+        stored = position.read()
+        self._learn(stored.place if stored else None)
 
     def _learn(self, stored: Place | None) -> None:
         self._stored, self._known = stored, True
@@ -264,6 +288,13 @@ class SourceTransaction:
 
     def advance(self, batch: Batch[Chunks]) -> None:
         self._store._advance_with(batch)
+
+
+def _replaced(stored: StoredPlace) -> Fenced:
+    return Fenced(
+        f"another run of this source took over (owner {stored.owner or 'unknown'})",
+        "leave it to that one, or stop it and start this one again",
+    )
 
 
 def _among(events: list[Event], refused: list[Refusal]) -> list[Event]:
