@@ -90,8 +90,8 @@ def concluded(trials: Sequence[Trial]) -> tuple[Judgement, str]:
     ours = trials[0]
     if found := ours.found(Guarantee.EXACTLY_ONCE, Ruling.FORBIDDEN):
         return Judgement.BROKEN, f"ours: {', '.join(f'{code} {count:,}' for code, count in found.items())}"
-    if trouble := next((trial.trouble for trial in trials if trial.trouble), ""):
-        return Judgement.INCONCLUSIVE, trouble
+    if why := next((why for trial in trials if (why := trial.unfinished())), ""):
+        return Judgement.INCONCLUSIVE, why
     if unseen := next((trial.setting for trial in trials if not (trial.witnessed and trial.in_flight)), ""):
         return Judgement.VACUOUS, f"{unseen}: the fault was not seen to hit anything"
     return Judgement.HOLDS, "ours lost nothing and doubled nothing"

@@ -184,10 +184,9 @@ class Flow:
         return ids_in_sink(self.spec())
 
     def counted(self, before: list[int], *, stopped: bool) -> tuple[Comparison, Counter[Anomaly]]:
-        """Every id that was sent is looked for. Of a run that stopped: what it had delivered before."""
+        """Every id that was sent is looked for. Of a run that stopped: all from before, and what it went on with."""
         landed, expected = self.landed(), self.sent
         if stopped:
-            later = set(self.sent) - set(before)
-            expected, landed = before, [id_ for id_ in landed if id_ not in later]
+            expected = [*before, *(set(landed) & set(self.sent) - set(before))]
         result = compare_sink(expected, landed)
         return result, counted(result)
