@@ -31,10 +31,10 @@ class Landed(Flow):
     ],
 )
 def test_what_a_run_delivered_before_it_stopped_is_there_once(landed: list[int], found: dict[Anomaly, int]) -> None:
-    result, anomalies = Landed(6, landed).counted([0, 1, 2], stopped=True)
+    result, anomalies = Landed(6, landed).counted([0, 1, 2], stopped="RecordsGone")
     assert (anomalies, result.landed) == (found, len(landed))
 
 
 def test_of_a_run_that_went_on_everything_has_to_be_there() -> None:
-    _, anomalies = Landed(4, [0, 1, 1]).counted([0], stopped=False)
+    _, anomalies = Landed(4, [0, 1, 1]).counted([0], stopped="")
     assert anomalies == {Anomaly.LOST_BEFORE_SINK: 2, Anomaly.DOUBLED_IN_SINK: 1}

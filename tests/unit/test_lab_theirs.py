@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from fencepost.errors import Usage
+from fencepost.audit.findings import Audit, Hop
+from fencepost.errors import FencepostError, Usage
+from fencepost.guarantee import Anomaly, Guarantee
 from fencepost.lab.catalogue import scenarios
-from fencepost.lab.pipelines.theirs import Theirs, _harmless
+from fencepost.lab.pipelines import theirs as theirs_module
+from fencepost.lab.pipelines.theirs import TheirFlow, Theirs, _harmless
 from fencepost.rows.json_fields import parse_fields, parse_value
 from support.commands import here
 
@@ -98,3 +102,48 @@ def test_words_that_do_not_go_together_are_refused_before_anything_starts(tmp_pa
         assert ended.code == 2, words
         assert ended.complaint
     assert not (tmp_path / "lab").exists()
+
+
+class Counted(TheirFlow):
+    """A flow whose events are counted by an audit that found this."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sent = list(range(10))
+
+
+def audited(
+    monkeypatch: pytest.MonkeyPatch, *, waiting: int = 0, undecided: str = "", hop_undecided: str = "", **hop: Any
+) -> None:
+    hops = [Hop("log to sink", "place", landed=10, undecided=hop_undecided, **hop)]
+    found = Audit(Guarantee.EXACTLY_ONCE, "duckdb", hops)
+    found.partitions, found.undecided = [{"waiting": 0}, {"waiting": waiting}], undecided
+    monkeypatch.setattr(theirs_module, "audit", lambda _file: found)
+
+
+def test_what_an_audit_of_everything_finds_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audited(monkeypatch, totals=Counter({Anomaly.DOUBLED_IN_SINK: 3}))
+    result, anomalies = Counted(tmp_path).counted([], stopped="")
+    assert (result.landed, anomalies) == (10, {Anomaly.DOUBLED_IN_SINK: 3})
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        ({"waiting": 40}, "not read: 40 offsets of the topic"),
+        ({"undecided": "no position is stored"}, "no position is stored"),
+        ({"hop_undecided": "rows of one key"}, "rows of one key"),
+        ({"not_checked": ["only their number was compared"]}, "only their number was compared"),
+    ],
+)
+def test_an_audit_of_less_than_everything_decides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: str
+) -> None:
+    audited(monkeypatch, **found)
+    with pytest.raises(FencepostError, match=why):
+        Counted(tmp_path).counted([], stopped="")
+
+
+def test_of_a_run_that_stopped_nothing_is_audited(tmp_path: Path) -> None:
+    with pytest.raises(FencepostError, match="it stopped with Poison"):
+        Counted(tmp_path).counted([], stopped="Poison")

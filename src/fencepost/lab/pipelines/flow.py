@@ -183,7 +183,7 @@ class Flow:
         """Every id, read by a client that no writer uses, where there is one."""
         return ids_in_sink(self.spec())
 
-    def counted(self, before: list[int], *, stopped: bool) -> tuple[Comparison, Counter[Anomaly]]:
+    def counted(self, before: list[int], *, stopped: str) -> tuple[Comparison, Counter[Anomaly]]:
         """Every id that was sent is looked for. Of a run that stopped: all from before, and what it went on with."""
         landed, expected = self.landed(), self.sent
         if stopped:

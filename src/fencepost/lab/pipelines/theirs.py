@@ -18,12 +18,14 @@ from typing import Any
 import pyarrow as pa
 
 from fencepost.audit.audit import audit
-from fencepost.audit.compare import Comparison
+from fencepost.audit.compare import Comparison, Verdict
+from fencepost.audit.findings import Audit
 from fencepost.errors import Unreachable, Usage
 from fencepost.guarantee import Anomaly, Guarantee
 from fencepost.lab.pipelines.flow import Flow
 from fencepost.lab.scenario import Deed, Scenario
 from fencepost.lab.scenarios.field import Field
+from fencepost.machine.counting import count
 from fencepost.producing.sending import Event
 from fencepost.rows.json_fields import parse_fields
 from fencepost.sinks import registry
@@ -130,12 +132,21 @@ class TheirFlow(Flow):
     def event(self, id_: int) -> Event:
         return super().event(id_)._replace(value=self._theirs.value(id_))
 
-    def counted(self, _before: list[int], *, stopped: bool) -> tuple[Comparison, Counter[Anomaly]]:
-        """By the audit of the pipeline, up to its position, which is the end of the topic."""
+    def counted(self, _before: list[int], *, stopped: str) -> tuple[Comparison, Counter[Anomaly]]:
+        """By the audit of the pipeline, which has to see everything: up to the end of the topic, event by event."""
+        if stopped:
+            raise Unreachable(f"it stopped with {stopped}")
         found = audit(self.folder / "fencepost.yml")
-        if found.undecided or stopped:
-            raise Unreachable(f"the audit could not decide: {found.undecided or 'the run stopped'}")
+        if found.verdict is not Verdict.BROKEN and (why := _unseen(found)):
+            raise Unreachable(f"the audit could not decide: {why}")
         return Comparison(len(self.sent), found.hops[-1].landed), Counter(found.totals)
+
+
+def _unseen(found: Audit) -> str:
+    """What an audit that finds nothing wrong has not looked at."""
+    waiting = sum(one["waiting"] for one in found.partitions)
+    unread = f"not read: {count(waiting, 'offset')} of the topic" if waiting else ""
+    return found.why_undecided or unread or "; ".join(found.not_checked)
 
 
 def _harmless(spark: Mapping[str, str]) -> dict[str, str]:
