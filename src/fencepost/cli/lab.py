@@ -117,10 +117,13 @@ def _wanted(theirs: Theirs | None, names: list[str], *, everything: bool, fault:
     if theirs is None:
         return chosen(names, everything=everything, fault=fault)
     named = chosen(names, everything=everything or not (names or fault), fault=fault)
-    if fitting := [scenario for scenario in named if theirs.fits(scenario)]:
+    fitting = [scenario for scenario in named if theirs.fits(scenario)]
+    left_out = [name for name in names if not any(name in (one.name, one.row) for one in fitting)]
+    if fitting and not left_out:
         return fitting
     what = f"engine {theirs.spec.engine}, sink {theirs.spec.sink.format}, {theirs.spec.guarantee}"
-    raise Usage(f"no such scenario goes with {what}", "see `fencepost lab list`")
+    none = f"{left_out[0]} is not" if left_out else "no such scenario is"
+    raise Usage(f"{none} played with a pipeline of one's own with {what}", "see `fencepost lab list`")
 
 
 def _drawn(seed: int | None) -> int:
