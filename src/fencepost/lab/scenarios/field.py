@@ -28,6 +28,7 @@ from fencepost.kafka.topics import TopicDescription, describe_topic
 from fencepost.lab.keeper import keeping
 from fencepost.lab.proxy import Protocol, Proxy
 from fencepost.local import Stack
+from fencepost.local.interrupts import held_back
 from fencepost.local.kafka import BROKERS, CONTROLLER
 from fencepost.local.ports import HOST, choose
 
@@ -144,7 +145,8 @@ def opened(*, quick: bool = True) -> Iterator[Field]:
             proxy.listen(DATABASE, (HOST, stack.postgres.ports["SQL"]), Protocol.POSTGRES)
             yield Field(stack, proxy, token)
         finally:
-            stack.down(wipe=True)
+            with held_back():  # Ctrl-C is pressed twice by many
+                stack.down(wipe=True)
 
 
 def door_name(broker: str, listener: str) -> str:
