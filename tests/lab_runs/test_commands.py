@@ -15,6 +15,7 @@ from fencepost.machine import process
 from support.commands import argv, here
 
 NAME = "lost-acknowledgement"
+PIPELINE = "dies-after-the-write-postgres-python-eo"
 
 
 def test_a_run_is_told_kept_and_told_again(tmp_path: Path) -> None:
@@ -48,6 +49,16 @@ def test_the_lab_killed_with_9_leaves_nothing_that_runs(tmp_path: Path) -> None:
     assert stalled
     assert len(everyone) >= 7  # five of the stack, the keeper, the carrier
     assert process.until(lambda: not any(map(process.alive, everyone)), 60.0)
+
+
+def test_a_run_whose_reader_is_gone_ends_and_comes_to_no_verdict(tmp_path: Path) -> None:
+    with subprocess.Popen(argv("lab", "run", PIPELINE, "--home", tmp_path), stdout=subprocess.PIPE) as lab:
+        assert lab.stdout is not None
+        for _ in range(3):  # up to its first event
+            lab.stdout.readline()
+        lab.stdout.close()
+        assert lab.wait(120.0) == 141
+    assert not list(tmp_path.glob("*/verdict.json"))
 
 
 def test_ctrl_c_pressed_over_and_over_leaves_nothing_that_runs(tmp_path: Path) -> None:
