@@ -190,7 +190,7 @@ def compare(
     else:
         columns = ["setting", "sent", "landed", "lost", "duplicated"]
         emit_table(columns, [[trial[column] for column in columns] for trial in told["trials"]])
-        say(_ended(told))
+        _tell_end(told)
     raise typer.Exit(Judgement(told["verdict"]).exit_code)
 
 
@@ -225,7 +225,7 @@ def soak(  # noqa: PLR0913, PLR0917 (each is an option of the command)
 
 
 def _tell_soak(verdict: dict[str, Any]) -> None:
-    say(_ended(verdict))
+    _tell_end(verdict)
     if verdict["verdict"] == "inconclusive":
         return
     blows = ", ".join(f"{blow} {times}" for blow, times in verdict["blows"].items())
@@ -249,14 +249,14 @@ def show(
     from fencepost.lab.record import folder_of, history_of, verdict_of
 
     folder = folder_of(home, which)
-    lines, verdict = list(history_of(folder)), verdict_of(folder)
+    lines, verdict = history_of(folder), verdict_of(folder)
     if output is OutputFormat.JSON:
         emit_json({"run": folder.name, "history": lines, "verdict": verdict})
     else:
         say(folder.name)
         for line in lines:
             say(f"  {line['at']:6.1f} s  {_of_run(line)}{line['text']}")
-        say(_ended(verdict))
+        _tell_end(verdict)
     raise typer.Exit(0 if verdict else 5)
 
 
@@ -264,11 +264,13 @@ def _of_run(line: dict[str, Any]) -> str:
     return f"{line['run']}: " if line["run"] else ""
 
 
-def _ended(verdict: dict[str, Any] | None) -> str:
+def _tell_end(verdict: dict[str, Any] | None) -> None:
     if verdict is None:
-        return "it came to no verdict"
-    again = "" if verdict["verdict"] == "holds" else f"\n  again: {verdict['command']}"
-    return f"{verdict['name']}: {verdict['verdict'].upper()}: {verdict['reason']}{again}"
+        say("it came to no verdict")
+        return
+    say(f"{verdict['name']}: {verdict['verdict'].upper()}: {verdict['reason']}")
+    if verdict["verdict"] != "holds":
+        say(f"  again: {verdict['command']}")
 
 
 @app.command()
