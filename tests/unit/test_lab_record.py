@@ -199,6 +199,20 @@ def test_what_to_type_again_stands_on_a_line_of_its_own(tmp_path: Path) -> None:
     assert f"\n  again: fencepost lab run {NAME} --seed 1\n" in here("lab", "show", "last", "--home", tmp_path).out
 
 
+@pytest.mark.parametrize("words", [["run", NAME], ["compare"], ["soak"]])
+def test_a_home_that_is_none_is_refused_before_anything_starts(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_given: object, **_named: object) -> None:
+        pytest.fail("a stack was started")
+
+    for module in ("session", "comparing", "soak.soak"):
+        monkeypatch.setattr(f"fencepost.lab.{module}.opened", start)
+    (tmp_path / "file").touch()
+    ended = here("lab", *words, "--home", tmp_path / "file")
+    assert (ended.code, "--home DIR" in ended.err) == (2, True)
+
+
 def test_the_verdict_can_be_read_by_every_parser(tmp_path: Path) -> None:
     folder = made(tmp_path, verdict(reason="\ud800"))
     assert json.loads((folder / "verdict.json").read_text())["name"] == NAME

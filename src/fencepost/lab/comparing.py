@@ -15,7 +15,7 @@ from fencepost.lab.judge import Judgement, Trial
 from fencepost.lab.logs import kept_logs
 from fencepost.lab.pipelines.scene import How, Scene
 from fencepost.lab.pipelines.trial import trial_of
-from fencepost.lab.record import History, Say
+from fencepost.lab.record import History, Say, make_home
 from fencepost.lab.scenario import Beside, Control, Engine, Scenario
 from fencepost.lab.scenarios.field import Field, opened
 from fencepost.local.interrupts import terminating
@@ -47,6 +47,7 @@ def compare(engine: Engine, sink: str, how: How, home: Path, say: Say) -> dict[s
         seconds=60,
         inject=what.ours,
     )
+    make_home(home)
     say(f"{scenario.name}: {scenario.tells}")
     with terminating(), opened(quick=engine is not Engine.SPARK) as field:
         history = History.begin(home, scenario.name, say)

@@ -23,10 +23,24 @@ from fencepost.machine.plain_json import dumped
 HOME = Path("fencepost-lab")
 HISTORY, VERDICT = "history.jsonl", "verdict.json"
 _NAME = re.compile(r"\d{8}-\d{9}-[a-z0-9-]+-[0-9a-f]{4}", re.ASCII)
+_ELSEWHERE = "choose another folder with --home DIR"
 LARGEST = 64 << 20  # bytes of a file of a run that is read again
 Say = Callable[[str], None]
 Moment = Annotated[float, Field(ge=0, le=1e11)]  # in seconds
 Count = Annotated[int, Field(ge=0, le=2**53)]
+
+
+def make_home(home: Path) -> None:
+    """Where runs are kept, before anything is started for one. Raises Usage."""
+    try:
+        if not home.exists():
+            home.mkdir(parents=True, exist_ok=True)  # another lab may be as far
+            (home / ".gitignore").write_text("*\n")  # of a folder that is ours alone
+        usable = home.is_dir() and os.access(home, os.W_OK | os.X_OK)
+    except OSError as error:
+        raise Usage(f"{home} cannot be made: {error.strerror}", _ELSEWHERE) from error
+    if not usable:
+        raise Usage(f"{home} is no folder that runs can be kept in", _ELSEWHERE)
 
 
 class History:
@@ -40,17 +54,13 @@ class History:
     @classmethod
     def begin(cls, home: Path, name: str, say: Say) -> History:
         """In a new folder, which is only ours to read."""
+        make_home(home)
         moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S%f")[:-3]
         folder = home / f"{moment}-{name}-{uuid4().hex[:4]}"
         try:
-            if not home.exists():
-                home.mkdir(parents=True)
-                (home / ".gitignore").write_text("*\n")  # of a folder that is ours alone
             folder.mkdir(mode=0o700)
         except OSError as error:
-            raise Usage(
-                f"{folder} cannot be made: {error.strerror}", "choose another folder with --home DIR"
-            ) from error
+            raise Usage(f"{folder} cannot be made: {error.strerror}", _ELSEWHERE) from error
         return cls(folder, say)
 
     @property
