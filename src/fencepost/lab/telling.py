@@ -10,6 +10,7 @@ from fencepost.lab.scenario import Scenario
 from fencepost.lab.scenarios.field import Field
 from fencepost.lab.scenarios.shown import Shown
 from fencepost.lab.scenarios.stories import STORIES
+from fencepost.machine.counting import count
 
 
 def told(field: Field, scenario: Scenario, history: History) -> tuple[Trial, Trial]:
@@ -26,7 +27,7 @@ def _untold(strong: Shown) -> str:
     """What its sender was told nothing of may be there or not: it cannot be lost."""
     if strong.acked >= strong.in_flight:
         return ""
-    return f"only {strong.acked:,} events were acknowledged, and {strong.in_flight:,} were on their way"
+    return f"{strong.acked:,} of {count(strong.in_flight, 'event')} on their way were acknowledged"
 
 
 def _trial(shown: Shown, what: str) -> Trial:
