@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -13,6 +15,7 @@ from fencepost.machine import process
 from support.commands import argv, here
 
 NAME = "lost-acknowledgement"
+PIPELINE = "dies-after-the-write-postgres-python-eo"
 
 
 def test_a_run_is_told_kept_and_told_again(tmp_path: Path) -> None:
@@ -45,6 +48,29 @@ def test_the_lab_killed_with_9_leaves_nothing_that_runs(tmp_path: Path) -> None:
         lab.wait()
     assert stalled
     assert len(everyone) >= 7  # five of the stack, the keeper, the carrier
+    assert process.until(lambda: not any(map(process.alive, everyone)), 60.0)
+
+
+def test_a_run_whose_reader_is_gone_ends_and_comes_to_no_verdict(tmp_path: Path) -> None:
+    with subprocess.Popen(argv("lab", "run", PIPELINE, "--home", tmp_path), stdout=subprocess.PIPE) as lab:
+        assert lab.stdout is not None
+        for _ in range(3):  # up to its first event
+            lab.stdout.readline()
+        lab.stdout.close()
+        assert lab.wait(120.0) == 141
+    assert not list(tmp_path.glob("*/verdict.json"))
+
+
+def test_ctrl_c_pressed_over_and_over_leaves_nothing_that_runs(tmp_path: Path) -> None:
+    words = argv("lab", "run", "stalls-and-wakes", "--home", tmp_path)
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as lab:
+        stalled = process.until(lambda: any(map(process.stopped, _below(lab.pid))), 120.0)
+        everyone = [*_below(lab.pid), *_of_its_stack(lab.pid)]
+        while lab.poll() is None:
+            os.killpg(lab.pid, signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                lab.wait(0.2)
+    assert stalled
     assert process.until(lambda: not any(map(process.alive, everyone)), 60.0)
 
 

@@ -23,7 +23,8 @@ def verdict(judgement: str = "holds", name: str = NAME, **other: Any) -> dict[st
     weaker = {**TRIAL, "setting": "at-least-once", "duplicated": 50, "anomalies": {"D2": 50}}
     told = {"name": name, "verdict": judgement, "reason": "clean", "tells": "it dies", "guarantee": "exactly-once"}
     more = {"guarded": TRIAL, "control": weaker, "command": f"fencepost lab run {name} --seed 1", "seed": 1}
-    return {**told, **more, **other}
+    kind = {"fault": 7, "engine": "python", "sink": "postgres", "seconds": 3.2}
+    return {**told, **more, **kind, **other}
 
 
 def made(home: Path, told: dict[str, Any] | None = None, said: str = "it was killed") -> Path:

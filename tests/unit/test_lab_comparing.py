@@ -26,6 +26,7 @@ OTHER = Trial("a loop", witnessed=1, in_flight=50, anomalies={Anomaly.DOUBLED_IN
         ([OURS, Trial("a loop", trouble="no answer")], Judgement.INCONCLUSIVE),
         ([OURS, Trial("a loop", witnessed=0, in_flight=50)], Judgement.VACUOUS),
         ([Trial("fencepost", witnessed=1, in_flight=0), OTHER], Judgement.VACUOUS),
+        ([Trial("fencepost", witnessed=1, in_flight=50, stopped="Poison"), OTHER], Judgement.INCONCLUSIVE),
     ],
 )
 def test_the_verdict_is_about_ours(trials: list[Trial], expected: Judgement) -> None:

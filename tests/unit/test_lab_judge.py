@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +63,13 @@ def test_a_run_that_has_to_stop_and_goes_on_is_broken() -> None:
     assert judge(EXACTLY_ONCE, stopped, DOUBLED, "TopicRecreated").judgement is Judgement.BROKEN
 
 
+def test_a_run_that_stops_where_it_has_to_go_on_shows_nothing() -> None:
+    stopped = Trial("guarded", 1, 50, sent=100, stopped="Poison")
+    assert judge(EXACTLY_ONCE, stopped, DOUBLED).judgement is Judgement.INCONCLUSIVE
+    assert judge(EXACTLY_ONCE, CLEAN, replace(DOUBLED, stopped="Poison")).judgement is Judgement.INCONCLUSIVE
+    assert judge(EXACTLY_ONCE, replace(DOUBLED, stopped="Poison"), DOUBLED).judgement is Judgement.BROKEN
+
+
 @given(st.sampled_from(Guarantee), trials, trials, st.sampled_from(["", "RecordsGone"]))
 def test_green_only_with_witness_flight_a_clean_run_and_a_control_that_shows_it(
     guarantee: Guarantee, guarded: Trial, control: Trial, must_stop: str
@@ -68,13 +77,14 @@ def test_green_only_with_witness_flight_a_clean_run_and_a_control_that_shows_it(
     def found(trial: Trial, ruling: Ruling) -> bool:
         return any(count and ALLOWED[code].under(guarantee) is ruling for code, count in trial.anomalies.items())
 
-    green = (
+    green = bool(
         not found(guarded, Ruling.FORBIDDEN)
         and not found(guarded, Ruling.UNDECIDED)
         and found(control, Ruling.FORBIDDEN)
         and not (guarded.trouble or control.trouble)
         and min(guarded.witnessed, guarded.in_flight, control.witnessed, control.in_flight) > 0
-        and (not must_stop or guarded.stopped == must_stop)
+        and guarded.stopped == must_stop
+        and (must_stop or not control.stopped)
     )
     verdict = judge(guarantee, guarded, control, must_stop)
     assert (verdict.judgement is Judgement.HOLDS) == green

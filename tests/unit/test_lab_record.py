@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 from html import escape
 from pathlib import Path
@@ -14,8 +15,9 @@ import pytest
 
 from fencepost.errors import Usage
 from fencepost.lab.catalogue import catalogue, scenarios
-from fencepost.lab.record import HISTORY, History, folder_of, history_of, runs, verdict_of
+from fencepost.lab.record import HISTORY, VERDICT, History, folder_of, history_of, runs, verdict_of
 from fencepost.lab.report.page import last_runs, write_report
+from fencepost.lab.report.timeline import picture_of
 from support.commands import here
 from support.lab_made import NAME, TRIAL, made, verdict
 
@@ -132,6 +134,83 @@ def test_show_tells_a_run_again_and_ends_with_5_where_it_came_to_no_verdict(tmp_
     made(other)
     assert here("lab", "show", "last", "--home", other).code == 5
     assert here("lab", "report", "--home", other).code == 2
+
+
+LINE = '{"at": 1, "time": 1, "kind": "fault", "lane": "lab", "run": "guarded", "text": "it fell"'
+SPOILED_LINES = [
+    "garbage",
+    "[]",
+    "{}",
+    "[" * 200_000,
+    LINE.replace('"at": 1', '"at": "x"') + "}",
+    LINE.replace('"at": 1', '"at": 1' + "0" * 400) + "}",
+    LINE.replace('"time": 1', '"time": NaN') + "}",
+    LINE + ', "lost": [1], "lost_count": 1e400}',
+]
+SPOILED_VERDICTS = ["", "{}", "[1]", "null", "[" * 200_000, '{"name": "x", "verdict": "great"}']
+
+
+@pytest.mark.parametrize("line", SPOILED_LINES)
+def test_a_history_that_cannot_be_read_is_told_and_takes_nothing_else_along(tmp_path: Path, line: str) -> None:
+    folder = made(tmp_path, verdict())
+    with (folder / HISTORY).open("a") as file:
+        file.write(line + "\n")
+    shown = here("lab", "show", "last", "--home", tmp_path)
+    assert (shown.code, "cannot be read" in shown.complaint) == (2, True)
+    assert here("lab", "report", "--home", tmp_path, "--format", "json").json["green"] == 1
+    assert "cannot be read" in (tmp_path / "index.html").read_text()
+
+
+@pytest.mark.parametrize("told", SPOILED_VERDICTS)
+def test_a_verdict_that_cannot_be_read_is_none_and_hides_no_other(tmp_path: Path, told: str) -> None:
+    made(tmp_path, verdict())
+    sleep(0.002)  # names have milliseconds
+    (made(tmp_path) / VERDICT).write_text(told)
+    assert here("lab", "show", "last", "--home", tmp_path).code == 5
+    assert here("lab", "report", "--home", tmp_path, "--format", "json").json["green"] == 1
+
+
+@pytest.mark.parametrize(
+    "trial", [{**TRIAL, "landed": "many"}, {**TRIAL, "sent": "100"}, {**TRIAL, "anomalies": []}, {}]
+)
+def test_a_verdict_whose_counts_make_no_sense_is_in_no_report(tmp_path: Path, trial: dict[str, object]) -> None:
+    made(tmp_path, verdict(guarded=trial))
+    assert here("lab", "show", "last", "--home", tmp_path).code == 0
+    assert here("lab", "report", "--home", tmp_path).code == 2
+
+
+@pytest.mark.parametrize("name", [HISTORY, VERDICT])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    folder = made(tmp_path, verdict())
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert here("lab", "show", "last", "--home", tmp_path).code == {HISTORY: 2, VERDICT: 5}[name]
+
+
+def test_a_picture_is_of_runs_alone(tmp_path: Path) -> None:
+    folder = made(tmp_path / "runs", verdict())
+    (tmp_path / HISTORY).write_text((folder / HISTORY).read_text())
+    assert picture_of(folder, verdict(), "guarded")
+    assert picture_of(folder, verdict(guarded={**TRIAL, "run": ".."}), "guarded") == ""
+
+
+def test_what_to_type_again_stands_on_a_line_of_its_own(tmp_path: Path) -> None:
+    made(tmp_path, verdict("broken"))
+    assert f"\n  again: fencepost lab run {NAME} --seed 1\n" in here("lab", "show", "last", "--home", tmp_path).out
+
+
+@pytest.mark.parametrize("words", [["run", NAME], ["compare"], ["soak"]])
+def test_a_home_that_is_none_is_refused_before_anything_starts(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_given: object, **_named: object) -> None:
+        pytest.fail("a stack was started")
+
+    for module in ("session", "comparing", "soak.soak"):
+        monkeypatch.setattr(f"fencepost.lab.{module}.opened", start)
+    (tmp_path / "file").touch()
+    ended = here("lab", *words, "--home", tmp_path / "file")
+    assert (ended.code, "--home DIR" in ended.err) == (2, True)
 
 
 def test_the_verdict_can_be_read_by_every_parser(tmp_path: Path) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from itertools import islice
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.audit.compare import compare_sink
+from fencepost.errors import Usage
 from fencepost.lab.judge import Judgement
+from fencepost.lab.scenario import Engine
 from fencepost.lab.soak.schedule import BROKERS, Blow, rounds
+from fencepost.lab.soak.soak import Asked
 from fencepost.lab.soak.tally import Tally, judged
 
 seeds = st.integers(0, 2**31)
@@ -50,3 +54,13 @@ def test_recoveries_are_told_as_percentiles() -> None:
     assert Tally().percentile(0.5) is None
     assert Tally(recoveries=[2.0]).percentile(0.99) == 2.0
     assert Tally(recoveries=[1.0, 2.0, 3.0]).percentile(0.5) == 2.0
+
+
+@pytest.mark.parametrize(("minutes", "rate"), [(float("inf"), 1), (1e9, 400), (60, 10**9)])
+def test_more_events_than_can_be_compared_are_refused(minutes: float, rate: int) -> None:
+    with pytest.raises(Usage, match="fewer minutes"):
+        Asked.of(minutes, 7, None, Engine.PYTHON, rate)
+
+
+def test_a_day_is_not_too_long() -> None:
+    assert Asked.of(24 * 60, 7, None, Engine.SPARK, 100).minutes == 24 * 60

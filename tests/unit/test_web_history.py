@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fencepost.errors import Usage
 from fencepost.kafka.group_lag import GroupLag, PartitionLag, Waiting
 from fencepost.web.history import KEPT_SECONDS, POINTS, History, Pace
+from fencepost.web.pages.groups import lag_facts
 
 
 def group(position: int, stable: int, name: str = "g", partitions: int = 1) -> GroupLag:
@@ -27,6 +29,23 @@ def test_a_group_over_time_is_thinned_and_forgotten(tmp_path: Path) -> None:
     history.add("c", [], now=KEPT_SECONDS + 1_000.0)
     assert len(history.of("c", "g", 1e9, now=KEPT_SECONDS + 1_000.0)) <= POINTS
     history.close()
+
+
+@pytest.mark.parametrize(("sent", "seconds"), [(None, 0.0), (40.0, 60.0), (3_700.0, 0.0)])
+def test_nobody_is_behind_by_less_than_nothing_where_a_producers_clock_is_ahead(
+    sent: float | None, seconds: float
+) -> None:
+    oldest = datetime.fromtimestamp(sent, UTC) if sent else None
+    lag = GroupLag("g", [PartitionLag("t", 0, 1, 0, 2, 2, Waiting(1, exact=True, oldest=oldest))])
+    history = History(None)
+    history.add("c", [lag], now=100.0)
+    assert [point.seconds for point in history.of("c", "g", 10, now=100.0)] == [seconds]
+
+
+def test_lag_facts_say_the_same_of_a_clock_that_is_ahead() -> None:
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    lag = GroupLag("g", [PartitionLag("t", 0, 1, 0, 2, 2, Waiting(1, exact=True, oldest=ahead))])
+    assert lag_facts(lag)["lag_seconds"] == 0.0
 
 
 def test_two_servers_share_a_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ def test_what_stands_in_a_run_stays_text(tmp_path: Path) -> None:
         json.dumps(verdict(guarded=None)),
         json.dumps(verdict(fault="seven")),
         json.dumps(verdict(seconds=float("nan"))),
+        json.dumps(verdict(guarded={**trial("x", 0), "sent": 10**400})),
     ],
 )
 def test_a_run_whose_verdict_cannot_be_read_hides_no_other(tmp_path: Path, told: str) -> None:
@@ -102,6 +104,47 @@ def test_a_history_that_cannot_be_read_is_said(tmp_path: Path, line: str) -> Non
     answer = client.get("/lab/run", params={"name": folder.name})
     assert (answer.status_code, f"the history of {folder.name} cannot be read" in answer.text) == (400, True)
     assert client.get("/lab").status_code == 200
+
+
+LINE = '{"at": 1, "time": 1, "kind": "fault", "lane": "lab", "run": "guarded", "text": "it fell"'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 200_000,
+        LINE.replace('"at": 1', '"at": NaN') + "}",
+        LINE.replace('"at": 1', '"at": 1' + "0" * 400) + "}",
+        LINE.replace('"time": 1', '"time": 1' + "0" * 400) + "}",
+        LINE + ', "lost": [1], "lost_count": 1e400}',
+        LINE + ', "more": ' + "[" * 900 + "]" * 900 + "}",
+    ],
+)
+def test_numbers_and_nests_that_no_run_has_are_no_fault_of_the_server(tmp_path: Path, line: str) -> None:
+    folder, client = made(tmp_path, verdict()), page_of(tmp_path)
+    with (folder / HISTORY).open("a") as file:
+        file.write(line + "\n")
+    for address in ("/lab/run", "/api/lab/run"):
+        assert client.get(address, params={"name": folder.name}).status_code == 400
+
+
+@pytest.mark.parametrize("news", ['{"event": "batch", "time": 1, "rows": 1e400}', "[" * 200_000])
+def test_news_that_no_carrier_wrote_draw_nothing(tmp_path: Path, news: str) -> None:
+    folder = made(tmp_path, verdict())
+    (folder / "guarded").mkdir()
+    (folder / "guarded" / "news-1.jsonl").write_text(news + "\n")
+    assert page_of(tmp_path).get("/lab/run", params={"name": folder.name}).status_code == 200
+
+
+@pytest.mark.parametrize(("name", "code"), [(VERDICT, 200), (HISTORY, 400), ("guarded/news-1.jsonl", 200)])
+def test_a_pipe_among_the_files_of_a_run_holds_no_page_up(tmp_path: Path, name: str, code: int) -> None:
+    folder = made(tmp_path, verdict())
+    (folder / "guarded").mkdir()
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    client = page_of(tmp_path)
+    assert client.get("/lab").status_code == 200
+    assert client.get("/lab/run", params={"name": folder.name}).status_code == code
 
 
 def test_a_history_of_many_megabytes_is_not_shown(tmp_path: Path) -> None:

@@ -161,6 +161,11 @@ class Audit:
         )
 
     @property
+    def why_undecided(self) -> str:
+        """Of the whole, or of the first hop of which nothing can be said."""
+        return next(filter(None, (self.undecided, *(hop.undecided for hop in self.hops))), "")
+
+    @property
     def not_checked(self) -> list[str]:
         """What no hop could see, or what was left out, each with its hop."""
         return [f"{hop.name}: {one}" for hop in self.hops for one in hop.not_checked]

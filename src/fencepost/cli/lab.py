@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from fencepost.cli.output import FormatOption, OutputFormat, emit_json, emit_table, note, say
-from fencepost.errors import Usage
+from fencepost.errors import FencepostError, Usage
 from fencepost.machine.counting import count
 
 if TYPE_CHECKING:
     from fencepost.lab.pipelines.theirs import Theirs
+    from fencepost.lab.record import Say
     from fencepost.lab.scenario import Scenario
     from fencepost.lab.session import Played
 
@@ -23,7 +25,6 @@ HomeOption = Annotated[
     Path, typer.Option("--home", metavar="DIR", envvar="FENCEPOST_LAB_HOME", help="Where runs are kept.")
 ]
 HOME = Path("fencepost-lab")
-_TEXT = OutputFormat.TEXT
 
 
 @app.command("list")
@@ -86,19 +87,42 @@ def run(  # noqa: PLR0913, PLR0917 (each is an option of the command)
         raise Usage("names, --all and --fault exclude each other", "give one of them")
     theirs = _theirs(pipeline, data)
     wanted = _wanted(theirs, names or [], everything=everything, fault=fault)
-    told = say if output is OutputFormat.TEXT else note
-    session = Session(home, told, How(_drawn(seed), theirs))
     judgements = []
-    with closing(session.play(wanted)) as plays:
+    with _telling(output) as told, closing(Session(home, told, How(_drawn(seed), theirs)).play(wanted)) as plays:
         for played in plays:
             judgements.append(played.verdict.judgement)
             if output is OutputFormat.JSON:
                 emit_json(played.as_json())
             else:
                 _conclude(played)
-    if len(judgements) > 1:
-        told(f"{judgements.count(Judgement.HOLDS)} of {len(judgements)} hold")
+        if len(judgements) > 1:
+            told(f"{judgements.count(Judgement.HOLDS)} of {len(judgements)} hold")
     raise typer.Exit(worst(judgements).exit_code)
+
+
+class _Unheard(BaseException):
+    """Nobody hears the lab any more. No Exception: a run would take that for its own trouble, and go on."""
+
+    def __init__(self, error: FencepostError) -> None:
+        super().__init__()
+        self.error = error
+
+
+@contextmanager
+def _telling(output: OutputFormat) -> Iterator[Say]:
+    """What happens, line by line: to stdout, or beside JSON."""
+    speak = say if output is OutputFormat.TEXT else note
+
+    def tell(line: str) -> None:
+        try:
+            speak(line)
+        except FencepostError as error:
+            raise _Unheard(error) from error
+
+    try:
+        yield tell
+    except _Unheard as unheard:
+        raise unheard.error from None
 
 
 def _theirs(pipeline: Path | None, data: Path | None) -> Theirs | None:
@@ -117,10 +141,13 @@ def _wanted(theirs: Theirs | None, names: list[str], *, everything: bool, fault:
     if theirs is None:
         return chosen(names, everything=everything, fault=fault)
     named = chosen(names, everything=everything or not (names or fault), fault=fault)
-    if fitting := [scenario for scenario in named if theirs.fits(scenario)]:
+    fitting = [scenario for scenario in named if theirs.fits(scenario)]
+    left_out = [name for name in names if not any(name in (one.name, one.row) for one in fitting)]
+    if fitting and not left_out:
         return fitting
     what = f"engine {theirs.spec.engine}, sink {theirs.spec.sink.format}, {theirs.spec.guarantee}"
-    raise Usage(f"no such scenario goes with {what}", "see `fencepost lab list`")
+    none = f"{left_out[0]} is not" if left_out else "no such scenario is"
+    raise Usage(f"{none} played with a pipeline of one's own with {what}", "see `fencepost lab list`")
 
 
 def _drawn(seed: int | None) -> int:
@@ -156,13 +183,14 @@ def compare(
     from fencepost.lab.scenario import Engine
     from fencepost.lab.soak.soak import SINKS
 
-    told = compared(Engine(engine), sink or SINKS[0], How(_drawn(seed)), home, say if output is _TEXT else note)
+    with _telling(output) as tell:
+        told = compared(Engine(engine), sink or SINKS[0], How(_drawn(seed)), home, tell)
     if output is OutputFormat.JSON:
         emit_json(told)
     else:
         columns = ["setting", "sent", "landed", "lost", "duplicated"]
         emit_table(columns, [[trial[column] for column in columns] for trial in told["trials"]])
-        say(_ended(told))
+        _tell_end(told)
     raise typer.Exit(Judgement(told["verdict"]).exit_code)
 
 
@@ -187,7 +215,8 @@ def soak(  # noqa: PLR0913, PLR0917 (each is an option of the command)
     from fencepost.lab.soak.soak import soak as soaked
 
     asked = Asked.of(minutes, _drawn(seed), sink, Engine(engine), rate)
-    verdict = soaked(asked, home, say if output is OutputFormat.TEXT else note)
+    with _telling(output) as tell:
+        verdict = soaked(asked, home, tell)
     if output is OutputFormat.JSON:
         emit_json(verdict)
     else:
@@ -196,7 +225,7 @@ def soak(  # noqa: PLR0913, PLR0917 (each is an option of the command)
 
 
 def _tell_soak(verdict: dict[str, Any]) -> None:
-    say(_ended(verdict))
+    _tell_end(verdict)
     if verdict["verdict"] == "inconclusive":
         return
     blows = ", ".join(f"{blow} {times}" for blow, times in verdict["blows"].items())
@@ -220,14 +249,14 @@ def show(
     from fencepost.lab.record import folder_of, history_of, verdict_of
 
     folder = folder_of(home, which)
-    lines, verdict = list(history_of(folder)), verdict_of(folder)
+    lines, verdict = history_of(folder), verdict_of(folder)
     if output is OutputFormat.JSON:
         emit_json({"run": folder.name, "history": lines, "verdict": verdict})
     else:
         say(folder.name)
         for line in lines:
             say(f"  {line['at']:6.1f} s  {_of_run(line)}{line['text']}")
-        say(_ended(verdict))
+        _tell_end(verdict)
     raise typer.Exit(0 if verdict else 5)
 
 
@@ -235,11 +264,13 @@ def _of_run(line: dict[str, Any]) -> str:
     return f"{line['run']}: " if line["run"] else ""
 
 
-def _ended(verdict: dict[str, Any] | None) -> str:
+def _tell_end(verdict: dict[str, Any] | None) -> None:
     if verdict is None:
-        return "it came to no verdict"
-    again = "" if verdict["verdict"] == "holds" else f"\n  again: {verdict['command']}"
-    return f"{verdict['name']}: {verdict['verdict'].upper()}: {verdict['reason']}{again}"
+        say("it came to no verdict")
+        return
+    say(f"{verdict['name']}: {verdict['verdict'].upper()}: {verdict['reason']}")
+    if verdict["verdict"] != "holds":
+        say(f"  again: {verdict['command']}")
 
 
 @app.command()

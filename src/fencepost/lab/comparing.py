@@ -15,7 +15,7 @@ from fencepost.lab.judge import Judgement, Trial
 from fencepost.lab.logs import kept_logs
 from fencepost.lab.pipelines.scene import How, Scene
 from fencepost.lab.pipelines.trial import trial_of
-from fencepost.lab.record import History, Say
+from fencepost.lab.record import History, Say, make_home
 from fencepost.lab.scenario import Beside, Control, Engine, Scenario
 from fencepost.lab.scenarios.field import Field, opened
 from fencepost.local.interrupts import terminating
@@ -47,6 +47,7 @@ def compare(engine: Engine, sink: str, how: How, home: Path, say: Say) -> dict[s
         seconds=60,
         inject=what.ours,
     )
+    make_home(home)
     say(f"{scenario.name}: {scenario.tells}")
     with terminating(), opened(quick=engine is not Engine.SPARK) as field:
         history = History.begin(home, scenario.name, say)
@@ -90,8 +91,8 @@ def concluded(trials: Sequence[Trial]) -> tuple[Judgement, str]:
     ours = trials[0]
     if found := ours.found(Guarantee.EXACTLY_ONCE, Ruling.FORBIDDEN):
         return Judgement.BROKEN, f"ours: {', '.join(f'{code} {count:,}' for code, count in found.items())}"
-    if trouble := next((trial.trouble for trial in trials if trial.trouble), ""):
-        return Judgement.INCONCLUSIVE, trouble
+    if why := next((why for trial in trials if (why := trial.unfinished())), ""):
+        return Judgement.INCONCLUSIVE, why
     if unseen := next((trial.setting for trial in trials if not (trial.witnessed and trial.in_flight)), ""):
         return Judgement.VACUOUS, f"{unseen}: the fault was not seen to hit anything"
     return Judgement.HOLDS, "ours lost nothing and doubled nothing"

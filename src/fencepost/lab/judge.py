@@ -47,6 +47,10 @@ class Trial:
         """What is there of what the guarantee rules so."""
         return {code: count for code, count in self.anomalies.items() if count and _ruled(code, guarantee) is ruling}
 
+    def unfinished(self, must_stop: str = "") -> str:
+        """Why it did not come to the end that it has to come to."""
+        return self.trouble or (f"it stopped with {self.stopped}" if self.stopped and not must_stop else "")
+
     def as_json(self) -> dict[str, object]:
         return {
             "setting": self.setting,
@@ -82,7 +86,7 @@ def judge(guarantee: Guarantee, guarded: Trial, control: Trial, must_stop: str =
     """
     if broken := guarded.found(guarantee, Ruling.FORBIDDEN):
         return Verdict(Judgement.BROKEN, f"{guarantee} forbids {_said(broken)}")
-    if (open_end := _undecided(guarantee, guarded, control)) or (open_end := _unproven(guarded, control)):
+    if (open_end := _undecided(guarantee, guarded, control, must_stop)) or (open_end := _unproven(guarded, control)):
         return open_end
     if must_stop and guarded.stopped != must_stop:
         return Verdict(Judgement.BROKEN, f"it did not stop with {must_stop}, but {guarded.stopped or 'went on'}")
@@ -91,10 +95,10 @@ def judge(guarantee: Guarantee, guarded: Trial, control: Trial, must_stop: str =
     return Verdict(Judgement.HOLDS, f"clean where {control.setting} leaves {_said(shown)}")
 
 
-def _undecided(guarantee: Guarantee, guarded: Trial, control: Trial) -> Verdict | None:
+def _undecided(guarantee: Guarantee, guarded: Trial, control: Trial, must_stop: str) -> Verdict | None:
     for name, trial in (("guarded", guarded), ("control", control)):
-        if trial.trouble:
-            return Verdict(Judgement.INCONCLUSIVE, f"the {name} run: {trial.trouble}")
+        if why := trial.unfinished(must_stop):
+            return Verdict(Judgement.INCONCLUSIVE, f"the {name} run: {why}")
     if found := guarded.found(guarantee, Ruling.UNDECIDED):
         return Verdict(Judgement.INCONCLUSIVE, f"it cannot be decided: {_said(found)}")
     return None

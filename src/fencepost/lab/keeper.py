@@ -18,6 +18,7 @@ from uuid import uuid4
 import psutil
 
 from fencepost.local import Stack
+from fencepost.local.interrupts import held_back
 from fencepost.machine import process
 
 TOKEN = "FENCEPOST_LAB"  # noqa: S105 (the name of a variable; its value is no secret)
@@ -34,12 +35,22 @@ def keeping(folder: Path) -> Iterator[str]:
         try:
             yield token
         finally:
-            for left in started_here(token):
-                process.send(left, signal.SIGKILL)
-            assert keeper.stdin is not None  # noqa: S101 (it was asked for)
-            with suppress(BrokenPipeError):
-                keeper.stdin.write(_DONE.encode())
-                keeper.stdin.flush()
+            with held_back():
+                for left in started_here(token):
+                    process.send(left, signal.SIGKILL)
+                if not _stack(folder).exists:  # else it is the keeper's to remove
+                    _say_done(keeper)
+
+
+def _say_done(keeper: subprocess.Popen[bytes]) -> None:
+    assert keeper.stdin is not None  # noqa: S101 (it was asked for)
+    with suppress(BrokenPipeError):
+        keeper.stdin.write(_DONE.encode())
+        keeper.stdin.flush()
+
+
+def _stack(folder: Path) -> Stack:
+    return Stack(folder / "home")
 
 
 def started_here(token: str) -> list[process.Identity]:
@@ -58,7 +69,7 @@ def main(folder: Path, token: str) -> None:
         return
     killed = [one for one in started_here(token) if process.send(one, signal.SIGKILL)]  # the stopped ones too
     process.until(lambda: not any(map(process.alive, killed)), _GRAVE)
-    Stack(folder / "home").down(wipe=True)
+    _stack(folder).down(wipe=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 

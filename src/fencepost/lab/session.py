@@ -17,7 +17,7 @@ from fencepost.lab.judge import Trial, Verdict, judge
 from fencepost.lab.logs import kept_logs
 from fencepost.lab.pipelines.scene import How, Scene
 from fencepost.lab.pipelines.trial import trial_of
-from fencepost.lab.record import History, Say
+from fencepost.lab.record import History, Say, make_home
 from fencepost.lab.scenario import Engine, Recipe, Scenario
 from fencepost.lab.scenarios.field import Field, opened
 from fencepost.local.interrupts import terminating
@@ -85,6 +85,7 @@ class Session:
 
     def play(self, scenarios: Sequence[Scenario]) -> Generator[Played]:
         """One after the other, those that share a stack together; everything is gone at the end. Close it."""
+        make_home(self._home)
         with terminating():
             try:
                 for number, scenario in enumerate(sorted(scenarios, key=lambda one: one.engine is Engine.SPARK), 1):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fencepost.lab.judge import Trial
 from fencepost.lab.record import History
 from fencepost.lab.scenario import Scenario
 from fencepost.lab.scenarios.field import Field
 from fencepost.lab.scenarios.shown import Shown
 from fencepost.lab.scenarios.stories import STORIES
+from fencepost.machine.counting import count
 
 
 def told(field: Field, scenario: Scenario, history: History) -> tuple[Trial, Trial]:
@@ -17,7 +20,14 @@ def told(field: Field, scenario: Scenario, history: History) -> tuple[Trial, Tri
     weak, strong = story.tell(field)
     for run, shown in (("control", weak), ("guarded", strong)):
         history.tell(str(shown), kind="outcome", lane="producer", run=run, sent=shown.sent, landed=shown.in_log)
-    return _trial(strong, story.tells), _trial(weak, story.tells)
+    return replace(_trial(strong, story.tells), trouble=_untold(strong)), _trial(weak, story.tells)
+
+
+def _untold(strong: Shown) -> str:
+    """What its sender was told nothing of may be there or not: it cannot be lost."""
+    if strong.acked >= strong.in_flight:
+        return ""
+    return f"{strong.acked:,} of {count(strong.in_flight, 'event')} on their way were acknowledged"
 
 
 def _trial(shown: Shown, what: str) -> Trial:

@@ -77,7 +77,7 @@ class History:
     def add(self, cluster: str, groups: Iterable[GroupLag], now: float | None = None) -> None:
         at = time.time() if now is None else now
         lines = [
-            (at, cluster, one.group, one.records, _age(one, at), one.position, one.stable, len(one.partitions))
+            (at, cluster, one.group, one.records, behind(one, at), one.position, one.stable, len(one.partitions))
             for one in groups
         ]
         with self._lock, _explained(), self._database:
@@ -102,8 +102,9 @@ class History:
         return pace(points)
 
 
-def _age(one: GroupLag, at: float) -> float:
-    return at - one.oldest.timestamp() if one.oldest else 0.0
+def behind(one: GroupLag, at: float) -> float:
+    """In seconds; none where a producer's clock is ahead of ours."""
+    return max(at - one.oldest.timestamp(), 0.0) if one.oldest else 0.0
 
 
 @contextmanager

@@ -3,60 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from fencepost.errors import Usage
-from fencepost.lab.record import HISTORY, VERDICT, history_of, runs
+from fencepost.lab.kept import KeptVerdict
+from fencepost.lab.record import VERDICT, content, history_of, runs, verdict_of
 from fencepost.lab.report.timeline import picture_of
 
 MOST = 1_000  # of the newest
 LARGEST = 8 << 20  # bytes of a history that is shown
 _NAME = re.compile(r"(?P<moment>\d{8}-\d{6})\d*-(?P<scenario>.+)-[0-9a-f]+")
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-
-
-class Witness(_Part):
-    fired: int
-    in_flight: int
-    what: str = ""
-
-
-class Trial(_Part):
-    """The guarded run, or its control."""
-
-    setting: str
-    sent: int
-    landed: int
-    lost: int
-    duplicated: int
-    anomalies: dict[str, int] = Field(default_factory=dict)
-    witness: Witness
-
-
-class Verdict(_Part):
-    """As the lab has written it."""
-
-    name: str
-    verdict: str
-    reason: str
-    fault: int
-    tells: str
-    guarantee: str
-    engine: str
-    sink: str
-    seconds: float
-    command: str
-    guarded: Trial
-    control: Trial
 
 
 @dataclass(frozen=True)
@@ -66,35 +27,20 @@ class LabRun:
     folder: Path
     began: datetime
     scenario: str
-    verdict: Verdict | None
+    verdict: KeptVerdict | None
 
     @property
     def name(self) -> str:
         return self.folder.name
 
-    def history(self) -> list[Mapping[str, Any]]:
+    def history(self) -> list[dict[str, Any]]:
         """What happened, in order. Raises Usage where that cannot be shown."""
-        path = self.folder / HISTORY
-        try:
-            if path.stat().st_size > LARGEST:
-                raise Usage(f"the history of {self.name} is too long to be shown", f"see {path}")
-            lines = [line for line in history_of(self.folder) if {"at", "kind", "run", "text"} <= line.keys()]
-            return [{**line, "at": float(line["at"])} for line in lines]
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise Usage(f"the history of {self.name} cannot be read", f"see {path}") from error
+        return history_of(self.folder, LARGEST)
 
     def picture(self, run: str) -> str:
         """Of the guarded run or the control; nothing where there is nothing to draw."""
-        try:
-            return picture_of(self.folder, self._told(), run) if self.verdict else ""
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return ""
-
-    def _told(self) -> Mapping[str, Any]:
-        import json
-
-        told: Mapping[str, Any] = json.loads((self.folder / VERDICT).read_text(encoding="utf-8"))
-        return told
+        told = verdict_of(self.folder) if self.verdict else None
+        return picture_of(self.folder, told, run, LARGEST) if told else ""
 
 
 def read_runs(home: Path | None) -> list[LabRun]:
@@ -117,10 +63,8 @@ def _run(folder: Path) -> LabRun:
     return LabRun(folder, began, scenario, _verdict(folder / VERDICT))
 
 
-def _verdict(path: Path) -> Verdict | None:
+def _verdict(path: Path) -> KeptVerdict | None:
     try:
-        if path.stat().st_size > LARGEST:
-            return None
-        return Verdict.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+        return KeptVerdict.model_validate_json(content(path, LARGEST))
+    except (OSError, Usage, ValidationError):
         return None

@@ -183,11 +183,10 @@ class Flow:
         """Every id, read by a client that no writer uses, where there is one."""
         return ids_in_sink(self.spec())
 
-    def counted(self, before: list[int], *, stopped: bool) -> tuple[Comparison, Counter[Anomaly]]:
-        """Every id that was sent is looked for. Of a run that stopped: what it had delivered before."""
+    def counted(self, before: list[int], *, stopped: str) -> tuple[Comparison, Counter[Anomaly]]:
+        """Every id that was sent is looked for. Of a run that stopped: all from before, and what it went on with."""
         landed, expected = self.landed(), self.sent
         if stopped:
-            later = set(self.sent) - set(before)
-            expected, landed = before, [id_ for id_ in landed if id_ not in later]
+            expected = [*before, *(set(landed) & set(self.sent) - set(before))]
         result = compare_sink(expected, landed)
         return result, counted(result)

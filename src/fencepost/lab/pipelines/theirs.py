@@ -12,24 +12,33 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from fencepost.audit.audit import audit
-from fencepost.audit.compare import Comparison
+from fencepost.audit.compare import Comparison, Verdict
+from fencepost.audit.findings import Audit
 from fencepost.errors import Unreachable, Usage
 from fencepost.guarantee import Anomaly, Guarantee
-from fencepost.lab.pipelines.flow import Flow
+from fencepost.lab.pipelines.flow import PARTITIONS, Flow
 from fencepost.lab.scenario import Deed, Scenario
 from fencepost.lab.scenarios.field import Field
+from fencepost.machine.counting import count
 from fencepost.producing.sending import Event
+from fencepost.producing.sources.files import Files
+from fencepost.producing.sources.layouts import Layout
+from fencepost.producing.sources.lines import Reading
+from fencepost.producing.sources.source import BrokenLine
 from fencepost.rows.json_fields import parse_fields
 from fencepost.sinks import registry
 from fencepost.sinks.demo import CanBeShown
 from fencepost.spec import PipelineSpec, load
 
+MOST = 10_000  # events of a file
+_PLACES = ("dsn", "path", "table", "warehouse", "topic", "topics", "group")  # where their rows and positions are
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 Make = Callable[[int], Any]
 # a value of the n-th event, by Arrow's test for its type
@@ -63,12 +72,7 @@ class Theirs:
             raise Usage(f"{path}: the lab counts events, and rows of a stream that keeps state do not say theirs")
         if len(spec.source.origins) > 1 or len(spec.sink.options.topics_written) > 1:
             raise Usage(f"{path}: the lab plays pipelines from one topic into one target", "leave one of each")
-        try:
-            lines = tuple(data.read_bytes().splitlines()) if data else ()
-        except OSError as error:
-            raise Usage(f"{data} cannot be read: {error.strerror}") from error
-        if data and not lines:
-            raise Usage(f"{data} holds no line", "give one event a line")
+        lines = _lines(data) if data else ()
         words = ("--pipeline", str(path), *(("--data", str(data)) if data else ()))
         return cls(spec, lines, words)
 
@@ -81,6 +85,27 @@ class Theirs:
         weaker = scenario.control is not None and scenario.control.recipe is None
         deed = scenario.inject.do if scenario.inject else None
         return same and weaker and deed is not None and deed.at_a_step and deed is not Deed.CUT_INPUT
+
+    def kept(self, topic: str) -> dict[str, Any]:
+        """What of the file is played with this topic: nothing that names another one, or where they keep theirs."""
+        given = self.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        options = {name: one for name, one in given["sink"]["options"].items() if name not in _PLACES}
+        source = {name: one for name, one in given["source"].items() if name not in ("topics", "start")}
+        kept = {"spark": _harmless(given.get("spark", {})), "sink": {"options": options}}
+        kept |= {name: given[name] for name in ("on_error", "dead_letters") if name in given}
+        if self.spec.dead_letters.topic:
+            kept["dead_letters"] = {**given["dead_letters"], "topic": letters_of(topic)}
+        if given.get("transform"):
+            kept["transform"] = self._transform(given["transform"])
+        return {**kept, "source": {**source, "topic": topic}}
+
+    def _transform(self, given: Mapping[str, str]) -> Mapping[str, str]:
+        """A file's name is relative to the file that they wrote."""
+        folder = Path(self.spec.folder)
+        return {
+            kind: str(folder / text) if kind != "sql" and text.rpartition(":")[0].endswith(".py") else text
+            for kind, text in given.items()
+        }
 
     def value(self, number: int) -> bytes:
         """Of one event."""
@@ -95,6 +120,23 @@ class Theirs:
         return dict(_makers(self.spec.source.fields or ""))
 
 
+def letters_of(topic: str) -> str:
+    """Where the dead letters of a pipeline into Kafka go."""
+    return f"{topic}_dead"
+
+
+def _lines(data: Path) -> tuple[bytes, ...]:
+    """As `fencepost produce --file` reads them, whatever they hold; the first ones, more than a trial sends."""
+    try:
+        events = Files(data, Reading(Layout.TEXT)).open(None)
+        lines = tuple(event.value or b"" for event in islice(events, MOST))
+    except BrokenLine as error:
+        raise Usage(error.message, error.remedy) from error
+    if not lines:
+        raise Usage(f"{data} holds no line", "give one event a line")
+    return lines
+
+
 def _makers(schema: str) -> Iterator[tuple[str, Make]]:
     for field in parse_fields(schema):
         yield field.name, next((make for fits, make in _MAKERS if fits(field.type)), str)
@@ -107,35 +149,38 @@ class TheirFlow(Flow):
         self._theirs = theirs
         super().__init__(field, folder, scenario)
 
+    def make_topic(self) -> None:
+        super().make_topic()
+        if letters := self._theirs.spec.dead_letters.topic and letters_of(self.topic):
+            self._create(letters, PARTITIONS)
+
     def declared(self, guarantee: Guarantee, *, fail_on_data_loss: bool = True) -> Mapping[str, Any]:
         ours = super().declared(guarantee, fail_on_data_loss=fail_on_data_loss)
-        given = self._theirs.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        source = {name: part for name, part in given["source"].items() if name not in ("topics", "start")}
-        options = {**given["sink"]["options"], **ours["sink"]["options"]}
-        spark = {"spark": {**_harmless(given.get("spark", {})), **ours["spark"]}} if "spark" in ours else {}
-        kept = {name: given[name] for name in ("on_error", "dead_letters") if name in given}
-        transform = {"transform": self._transform(given["transform"])} if given.get("transform") else {}
+        kept = self._theirs.kept(self.topic)
+        sink = {**ours["sink"], "options": {**kept["sink"]["options"], **ours["sink"]["options"]}}
+        spark = {"spark": {**kept["spark"], **ours["spark"]}} if "spark" in ours else {}
         own = {name: ours[name] for name in ("name", "guarantee", "engine", "kafka", "batch")}
-        sink = {"format": given["sink"]["format"], "options": options}
-        return {**own, **kept, **transform, **spark, "source": {**source, "topic": self.topic}, "sink": sink}
-
-    def _transform(self, given: Mapping[str, str]) -> Mapping[str, str]:
-        """A file's name is relative to the file that they wrote."""
-        folder = Path(self._theirs.spec.folder)
-        return {
-            kind: str(folder / text) if kind != "sql" and text.rpartition(":")[0].endswith(".py") else text
-            for kind, text in given.items()
-        }
+        rest = {name: part for name, part in kept.items() if name != "spark"}
+        return {**own, **rest, **spark, "sink": sink}
 
     def event(self, id_: int) -> Event:
         return super().event(id_)._replace(value=self._theirs.value(id_))
 
-    def counted(self, _before: list[int], *, stopped: bool) -> tuple[Comparison, Counter[Anomaly]]:
-        """By the audit of the pipeline, up to its position, which is the end of the topic."""
+    def counted(self, _before: list[int], *, stopped: str) -> tuple[Comparison, Counter[Anomaly]]:
+        """By the audit of the pipeline, which has to see everything: up to the end of the topic, event by event."""
+        if stopped:
+            raise Unreachable(f"it stopped with {stopped}")
         found = audit(self.folder / "fencepost.yml")
-        if found.undecided or stopped:
-            raise Unreachable(f"the audit could not decide: {found.undecided or 'the run stopped'}")
+        if found.verdict is not Verdict.BROKEN and (why := _unseen(found)):
+            raise Unreachable(f"the audit could not decide: {why}")
         return Comparison(len(self.sent), found.hops[-1].landed), Counter(found.totals)
+
+
+def _unseen(found: Audit) -> str:
+    """What an audit that finds nothing wrong has not looked at."""
+    waiting = sum(one["waiting"] for one in found.partitions)
+    unread = f"not read: {count(waiting, 'offset')} of the topic" if waiting else ""
+    return found.why_undecided or unread or "; ".join(found.not_checked)
 
 
 def _harmless(spark: Mapping[str, str]) -> dict[str, str]:

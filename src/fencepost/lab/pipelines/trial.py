@@ -24,7 +24,7 @@ def trial_of(scene: Scene) -> Trial:
     result, anomalies, trouble = Comparison(0, 0), Counter[Anomaly](), ""
     try:
         _play(scene)
-        result, anomalies = scene.flow.counted(scene.before, stopped=bool(scene.stopped))
+        result, anomalies = scene.flow.counted(scene.before, stopped=scene.stopped)
         anomalies += _bad(scene)
         if scene.weaker is None and not scene.stopped:
             anomalies |= _audited(scene)
@@ -68,8 +68,8 @@ def _bad(scene: Scene) -> Counter[Anomaly]:
 def _audited(scene: Scene) -> Counter[Anomaly]:
     """What the product's own audit finds besides: gaps and overlaps of its commits, order, provenance."""
     found = audit(scene.spec)
-    if found.undecided:
-        raise Unreachable(f"the audit could not decide: {found.undecided}")
+    if why := found.why_undecided:
+        raise Unreachable(f"the audit could not decide: {why}")
     scene.tell(f"fencepost audit: {found.verdict}", "counted", "sink")
     return Counter(found.totals)
 

@@ -9,9 +9,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from pydantic import ValidationError
+
 from fencepost.audit.page import escape
 from fencepost.errors import Usage
 from fencepost.lab.catalogue import catalogue, scenarios
+from fencepost.lab.kept import KeptVerdict
 from fencepost.lab.record import history_of, runs, verdict_of
 from fencepost.lab.report.timeline import picture_of
 from fencepost.lab.scenario import SHORT, Engine, Scenario
@@ -64,9 +67,17 @@ def last_runs(home: Path) -> dict[str, Run]:
     found: dict[str, Run] = {}
     for folder in runs(home):
         verdict = verdict_of(folder)
-        if verdict is not None and verdict["name"] in scenarios():
+        if verdict is not None and verdict["name"] in scenarios() and _can_be_shown(verdict):
             found[verdict["name"]] = (folder, verdict)
     return found
+
+
+def _can_be_shown(verdict: Mapping[str, Any]) -> bool:
+    try:
+        KeptVerdict.model_validate(verdict)
+    except ValidationError:
+        return False
+    return True
 
 
 def green(last: Mapping[str, Run]) -> list[str]:
@@ -123,7 +134,6 @@ def _cell(scenario: Scenario, last: Mapping[str, Run]) -> str:
 
 def _run(folder: Path, verdict: Mapping[str, Any]) -> str:
     name, judgement = escape(verdict["name"]), escape(verdict["verdict"])
-    lines = list(history_of(folder))
     pictures = "".join(
         f"<h3>{run}: {escape(verdict[run]['setting'])}</h3>{picture_of(folder, verdict, run)}"
         for run in ("guarded", "control")
@@ -132,7 +142,7 @@ def _run(folder: Path, verdict: Mapping[str, Any]) -> str:
         f'<section class="run" id="{name}"><a class="close" href="#top">back to the matrix</a>'
         f'<h2>{name} <span class="cell {judgement}">{judgement}</span></h2>'
         f"<p>{escape(verdict['tells'])}. {escape(verdict['guarantee'])}: {escape(verdict['reason'])}.</p>"
-        f'{_counts(verdict)}{pictures}<h3>What happened</h3><ol class="story">{"".join(map(_line, lines))}</ol>'
+        f'{_counts(verdict)}{pictures}<h3>What happened</h3><ol class="story">{_story(folder)}</ol>'
         f"<p>Again: <code>{escape(verdict['command'])}</code></p></section>\n"
     )
 
@@ -148,6 +158,13 @@ def _counts(verdict: Mapping[str, Any]) -> str:
         rows += f"<tr><th>{run}: {escape(trial['setting'])}</th>{numbers}<td>{escape(found)}</td><td>{hit}</td></tr>"
     heads = "".join(f"<th>{column}</th>" for column in ("", *columns, "anomalies", "the fault fired"))
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _story(folder: Path) -> str:
+    try:
+        return "".join(map(_line, history_of(folder)))
+    except Usage as error:
+        return f"<li>{escape(str(error))}</li>"
 
 
 def _line(line: Mapping[str, Any]) -> str:

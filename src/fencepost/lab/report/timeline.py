@@ -7,20 +7,45 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from fencepost.audit.page import escape
-from fencepost.lab.pipelines.news import read_news
-from fencepost.lab.record import history_of
+from fencepost.errors import Usage
+from fencepost.lab.record import LARGEST, Count, Moment, content, history_of, is_run
 
 LANES = ("producer", "brokers", "driver", "sink")
 _LEFT, _WIDTH, _HEIGHT, _TOP = 78, 900, 26, 18
 _MARKS = ("fault", "heal", "ended", "trouble", "counted")
 
 
-def picture_of(folder: Path, verdict: Mapping[str, Any], run: str) -> str:
-    """Of the guarded run, or of the control, which may have been played in another one; nothing where that is gone."""
-    where = folder.parent / Path(str(verdict[run].get("run") or folder.name)).name
-    batches = [one for path in sorted((where / run).glob("news-*.jsonl")) for one in read_news(path, "batch")]
-    return picture([line for line in history_of(where) if line["run"] == run and "time" in line], batches)
+class _Batch(BaseModel):
+    """What a carrier told of one batch; other news have no rows."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    event: str
+    time: Moment
+    rows: Count = 0
+
+
+def picture_of(folder: Path, verdict: Mapping[str, Any], run: str, most: int = LARGEST) -> str:
+    """Of the guarded run, or of the control, which may have been played in another one; nothing where that is gone, or
+    cannot be read."""
+    played_in = str(verdict[run].get("run") or folder.name)
+    if not is_run(played_in):
+        return ""
+    where = folder.with_name(played_in)
+    try:
+        lines = [line for line in history_of(where, most) if line["run"] == run and "time" in line]
+        batches = [one for path in sorted((where / run).glob("news-*.jsonl")) for one in _batches(path, most)]
+    except (OSError, Usage, ValidationError):
+        return ""
+    return picture(lines, batches)
+
+
+def _batches(path: Path, most: int) -> Iterator[Mapping[str, Any]]:
+    for line in content(path, most).splitlines(keepends=True):
+        if line.endswith("\n") and (batch := _Batch.model_validate_json(line)).event == "batch":
+            yield batch.model_dump()
 
 
 def picture(lines: Sequence[Mapping[str, Any]], batches: Iterable[Mapping[str, Any]]) -> str:

@@ -3,6 +3,7 @@ before PostgreSQL. It is gone with the process that opened it, however that ends
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections import Counter
@@ -28,6 +29,7 @@ from fencepost.kafka.topics import TopicDescription, describe_topic
 from fencepost.lab.keeper import keeping
 from fencepost.lab.proxy import Protocol, Proxy
 from fencepost.local import Stack
+from fencepost.local.interrupts import held_back
 from fencepost.local.kafka import BROKERS, CONTROLLER
 from fencepost.local.ports import HOST, choose
 
@@ -122,10 +124,21 @@ class Field:
 
 
 @contextmanager
+def without_libpq_variables() -> Iterator[None]:
+    """Of the environment: PGPASSWORD comes before any passfile, and PGOPTIONS changes what a session is."""
+    held = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("PG")}
+    try:
+        yield
+    finally:
+        os.environ.update(held)
+
+
+@contextmanager
 def opened(*, quick: bool = True) -> Iterator[Field]:
     """A field of one's own; everything is wiped at the end. `quick`: brokers with timeouts that are too short for Spark
     beside them on a small machine."""
     with (
+        without_libpq_variables(),
         tempfile.TemporaryDirectory(prefix="fencepost-field-") as folder,
         keeping(Path(folder)) as token,
         Proxy() as proxy,
@@ -144,7 +157,8 @@ def opened(*, quick: bool = True) -> Iterator[Field]:
             proxy.listen(DATABASE, (HOST, stack.postgres.ports["SQL"]), Protocol.POSTGRES)
             yield Field(stack, proxy, token)
         finally:
-            stack.down(wipe=True)
+            with held_back():  # Ctrl-C is pressed twice by many
+                stack.down(wipe=True)
 
 
 def door_name(broker: str, listener: str) -> str:

@@ -15,7 +15,7 @@ from fencepost.errors import FencepostError, Unreachable, Usage
 from fencepost.guarantee import Guarantee
 from fencepost.lab.logs import kept_logs
 from fencepost.lab.pipelines.flow import Flow
-from fencepost.lab.record import History, Say
+from fencepost.lab.record import History, Say, make_home
 from fencepost.lab.scenario import Engine, Scenario
 from fencepost.lab.scenarios.field import DATABASE, Field, door_name, opened
 from fencepost.lab.soak.schedule import BROKERS, PRODUCERS, Blow, Round, Strike, rounds
@@ -28,6 +28,7 @@ from fencepost.machine import process
 RECOVERY = 180.0  # seconds until something lands again
 DRAINING = 600.0
 SINKS = ("postgres", "kafka")
+MOST = 20_000_000  # events, each of which is compared in memory
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,11 @@ class Asked:
 
     @classmethod
     def of(cls, minutes: float, seed: int, sink: str | None, engine: Engine, rate: int) -> Asked:
-        """Raises Usage for a sink that is not soaked."""
+        """Raises Usage for a sink that is not soaked, and for more events than the ids of which can be held."""
         if sink not in (None, *SINKS):
             raise Usage(f"--sink {sink}: it is not soaked", f"give {' or '.join(SINKS)}")
+        if (events := PRODUCERS * minutes * 60 * rate) > MOST:
+            raise Usage(f"{events:,.0f} events: at most {MOST:,} are compared", "give fewer minutes, or a lower --rate")
         return cls(minutes, seed, sink or SINKS[0], engine, rate)
 
     @property
@@ -65,6 +68,7 @@ def soak(asked: Asked, home: Path, say: Say) -> dict[str, Any]:
         guarantee=Guarantee.EXACTLY_ONCE,
         seconds=round(asked.minutes * 60),
     )
+    make_home(home)
     say(f"{scenario.name}: {scenario.tells}")
     with terminating(), opened(quick=asked.engine is not Engine.SPARK) as where:
         history = History.begin(home, scenario.name, say)

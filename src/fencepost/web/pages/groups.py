@@ -12,7 +12,7 @@ from fencepost.kafka.group_lag import GroupLag, PartitionLag
 from fencepost.kafka.groups import GroupDescription, GroupSummary, Member
 from fencepost.kafka.names import require_group
 from fencepost.machine.plain_json import iso
-from fencepost.web.history import Pace
+from fencepost.web.history import Pace, behind
 from fencepost.web.pages.page import Shown
 from fencepost.web.state import State
 from fencepost.web.tables import Asked, Columns, arranged
@@ -134,7 +134,7 @@ def lag_facts(lag: GroupLag | None) -> dict[str, Any]:
         "lag_exact": lag.exact,
         "lag_offsets": lag.offsets,
         "oldest_waiting": iso(lag.oldest),
-        "lag_seconds": (datetime.now(UTC) - lag.oldest).total_seconds() if lag.oldest else 0.0,
+        "lag_seconds": behind(lag, datetime.now(UTC).timestamp()),
     }
 
 
