@@ -71,6 +71,27 @@ def step_landed(stored: Stored, held: StreamBatch | None, batch: Batch[Any], ste
     return False
 
 
+def batch_landed(stored: Stored, held: StreamBatch | None, batch: Batch[Any]) -> bool:
+    """Of any batch. `held`: of a stream that keeps state the last of its batches that landed."""
+    return landed(stored, batch) if batch.step is None else step_landed(stored, held, batch, batch.step)
+
+
+def require_next(stored: Stored, held: StreamBatch | None, batch: Batch[Any]) -> None:
+    """Raises Fenced unless the batch may land: every position is at its start, and a stream's follows `held`."""
+    if batch.step is None:
+        require_start(stored, batch)
+    elif step_landed(stored, held, batch, batch.step):
+        raise Fenced(f"{batch}: it has landed already")
+
+
+def require_last(stored: Stored, held: StreamBatch | None, batch: Batch[Any]) -> None:
+    """Raises Fenced unless the batch was the last to land: it may be put back."""
+    if batch.step is None:
+        require_end(stored, batch)
+    elif not step_landed(stored, held, batch, batch.step):
+        raise Fenced(f"{batch}: it has not landed")
+
+
 def require_start(stored: Stored, batch: Batch[Any]) -> None:
     """Raises Fenced unless every position is at the batch's start, under its owner."""
     if landed(stored, batch) and any(span.start < span.end for span in batch.spans.values()):

@@ -17,7 +17,7 @@ from fencepost.delivery import deliver
 from fencepost.errors import Fenced, Unknown, Unreachable
 from fencepost.guarantee import Guarantee
 from fencepost.local import Stack
-from fencepost.model import Batch, Landed, Span
+from fencepost.model import Batch, Landed, Span, StreamBatch, StreamStep
 from fencepost.sinks.auditing import Commit
 from fencepost.sinks.iceberg.kind import KIND
 from fencepost.sinks.iceberg.options import IcebergOptions
@@ -117,6 +117,49 @@ def test_a_commit_that_landed_is_found_whatever_was_answered(
     assert deliver(guarantee, batch, store, store).rows == 1
     assert _rows(options) == "1"
     assert store.positions(PIPELINE) == {ORDERS: 1}
+
+
+LAST = StreamBatch("", -1, "[]", 0, 0, "epoch-1")
+NEXT = StreamBatch("query", 0, "[1]", 5, 6, "epoch-1")
+
+
+def _of_stream(store: LakeStore, records: int) -> Batch[Any]:
+    """With a row, whether it has records or not."""
+    tenure = owner(store)
+    store.begin_stream(tenure, LAST)
+    return Batch({ORDERS: Span(0, records)}, object(), tenure, StreamStep(LAST, NEXT))
+
+
+@pytest.mark.parametrize("records", [0, 1])
+@pytest.mark.parametrize("answer", [said_to_have_failed, nobody_knows, java_is_gone])
+def test_a_batch_of_a_stream_that_landed_is_found_by_its_number(
+    store: LakeStore, options: IcebergOptions, answer: Callable[[Any], Exception], records: int
+) -> None:
+    batch = _of_stream(store, records)
+    _lose(store, answer)
+    assert deliver(Guarantee.EXACTLY_ONCE, batch, store, store).rows == 1
+    assert deliver(Guarantee.EXACTLY_ONCE, batch, store, store).already
+    assert (_rows(options), store.stream(PIPELINE), dict(store.positions(PIPELINE))) == ("1", NEXT, {ORDERS: records})
+    _take_over(options)
+    with pytest.raises(Fenced):
+        deliver(Guarantee.EXACTLY_ONCE, batch, store, store)
+    assert store.stream(PIPELINE) == NEXT
+
+
+def test_a_stream_that_is_outrun_by_a_takeover_lands_no_row_without_records(
+    store: LakeStore, options: IcebergOptions
+) -> None:
+    batch = _of_stream(store, 0)
+    with pytest.raises(Fenced):
+        _overtaken(store, options, batch)
+    assert (_rows(options), store.stream(PIPELINE)) == ("0", LAST)
+
+
+def _overtaken(store: LakeStore, options: IcebergOptions, batch: Batch[Any]) -> None:
+    with store.transaction(batch) as transaction:
+        transaction.write(batch)
+        transaction.advance(batch)
+        _take_over(options)
 
 
 def test_at_most_once_rows_that_may_be_there_are_not_put_back(store: LakeStore, options: IcebergOptions) -> None:

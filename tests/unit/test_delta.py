@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from fencepost.errors import Fenced, PositionLost, Rewound, Usage
 from fencepost.fence import StoredPosition
 from fencepost.guarantee import Guarantee
-from fencepost.model import Span, Tenure, TopicPartition
+from fencepost.model import Span, StreamBatch, Tenure, TopicPartition
 from fencepost.sinks.delta import DeltaStore, DeltaTarget
 from fencepost.sinks.delta.audited import last_rows
 from fencepost.sinks.delta.kind import KIND
@@ -58,10 +58,30 @@ held = st.builds(
 spans = st.builds(lambda start, size: Span(start, start + size), st.integers(0, 2**60), st.integers(0, 9))
 
 
-@given(st.dictionaries(places, held, max_size=4), st.dictionaries(places, spans, max_size=3), st.none() | st.uuids())
-def test_a_note_comes_back_as_it_was(stored, moved, token) -> None:  # type: ignore[no-untyped-def]
+streams = st.builds(StreamBatch, st.text(), st.integers(-1), st.text(), st.integers(0), st.integers(0), st.text())
+
+
+@given(
+    st.dictionaries(places, held, max_size=4),
+    st.dictionaries(places, spans, max_size=3),
+    st.none() | st.uuids(),
+    st.none() | streams,
+)
+def test_a_note_comes_back_as_it_was(stored, moved, token, stream) -> None:  # type: ignore[no-untyped-def]
     note = Note(
-        "p", stored, 3, token, "exactly-once", moved, True, 7, 2, Count(1, 2), Count(3, 4), dict.fromkeys(moved, 1)
+        "p",
+        stored,
+        3,
+        token,
+        "exactly-once",
+        moved,
+        True,
+        7,
+        2,
+        Count(1, 2),
+        Count(3, 4),
+        dict.fromkeys(moved, 1),
+        stream=stream,
     )
     assert from_json(to_json(note)) == note
 

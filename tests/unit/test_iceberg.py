@@ -14,6 +14,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from fencepost.errors import Usage
 from fencepost.guarantee import Guarantee
+from fencepost.sinks.auditing import Columns
 from fencepost.sinks.iceberg import audited, catalog
 from fencepost.sinks.iceberg.audited import _last
 from fencepost.sinks.iceberg.options import IcebergOptions
@@ -173,3 +174,14 @@ def test_rows_of_the_commits_that_came_last_are_shown(tmp_path: Path, monkeypatc
         for number in range(5):
             table.append(pa.table({"id": [2 * number, 2 * number + 1]}))
         assert audited.last_rows(job, 3) == (["id"], [(7,), (8,), (9,)])
+
+
+def test_rows_that_do_not_know_where_they_came_from_are_counted(tmp_path: Path) -> None:
+    with closing(SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")) as there:
+        there.create_namespace("db")
+        table = there.create_table("db.t", schema=pa.schema([("id", pa.int64())]))
+        table.append(pa.table({"id": [1, 2, 3]}))
+        job = SinkJob("shop", Guarantee.EXACTLY_ONCE, declared(table="db.t", warehouse="/w"))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(audited, "table_of", lambda _job: table)
+            assert audited._arrow(job, Columns(), provenance=False).num_rows == 3

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fencepost.fence import StoredPosition
 from fencepost.model import Landed, Span, TopicPartition
 from fencepost.sinks.auditing import Commit
+from fencepost.sinks.changes import Kept
 from fencepost.sinks.lake.commits import Carried, Count, commits_at, landed, listed
 from fencepost.sinks.lake.document import Document
 
@@ -80,12 +81,12 @@ def test_commits_of_a_topic_that_was_deleted_are_told_apart() -> None:
 
 
 def test_totals_go_on_and_begin_anew_with_an_owner() -> None:
-    first = Document(0, {}).following(STORED, None, carried(0, 10))
-    second = first.following(STORED, None, carried(10, 20, 3, dead={ZERO: 2}))
+    first = Document(0, {}).following(Kept(STORED), None, carried(0, 10))
+    second = first.following(Kept(STORED), None, carried(10, 20, 3, dead={ZERO: 2}))
     assert (second.number, second.total, second.begun) == (2, Count(13, 2), Count())
     later = {at: StoredPosition(20, OWNER, 2, "new", NOW) for at in STORED}
-    third = second.following(later, None, None)
+    third = second.following(Kept(later), None, None)
     assert (third.total, third.begun) == (Count(13, 2), Count(13, 2))
-    fourth = third.following(later, None, carried(20, 30, 5))
+    fourth = third.following(Kept(later), None, carried(20, 30, 5))
     assert landed(later, fourth.total, fourth.begun, [OWNER]) == Landed(5)
     assert landed(later, fourth.total, fourth.begun, [uuid4()]) == Landed(0)

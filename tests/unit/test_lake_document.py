@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fencepost.errors import Refused
 from fencepost.fence import StoredPosition
-from fencepost.model import Span, TopicPartition
+from fencepost.model import Span, StreamBatch, TopicPartition
 from fencepost.sinks.lake.commits import Count
 from fencepost.sinks.lake.document import Document
 
@@ -24,6 +24,9 @@ HELD = st.builds(
     st.none() | st.text(max_size=30),
     st.none() | st.datetimes(timezones=st.just(UTC)),
 )
+STREAMS = st.builds(
+    StreamBatch, st.text(), st.integers(-1, 2**62), st.text(), st.integers(0, 2**62), st.integers(0, 2**62), st.text()
+)
 SPANS = st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)).map(lambda two: Span(min(two), max(two)))
 DOCUMENTS = st.builds(
     Document,
@@ -33,6 +36,7 @@ DOCUMENTS = st.builds(
     st.uuids(),
     st.builds(Count, st.integers(0, 2**62), st.integers(0, 2**62)),
     st.builds(Count, st.integers(0, 2**62), st.integers(0, 2**62)),
+    st.none() | STREAMS,
 )
 
 

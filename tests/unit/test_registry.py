@@ -9,6 +9,7 @@ import pytest
 
 from fencepost.errors import Usage
 from fencepost.sinks import registry
+from fencepost.sinks.kind import require_streams
 from fencepost.spec import parse
 
 BROKEN = "import nothing_of_that_name"
@@ -108,3 +109,14 @@ def test_two_packages_with_one_name(packages: Packages) -> None:
     packages.add("paper_sink", "paper = paper_sink:KIND")
     packages.add("other_sink", "paper = other_sink:KIND")
     assert "is registered twice: by" in refusal("paper")
+
+
+@pytest.mark.parametrize("name", ["kafka", "parquet"])
+def test_a_sink_whose_positions_move_one_by_one_takes_no_stream_with_state(name: str) -> None:
+    with pytest.raises(Usage, match="moves the positions of a batch one by one: of a stream with state"):
+        require_streams(registry.kind(name))
+
+
+@pytest.mark.parametrize("name", ["postgres", "delta", "iceberg"])
+def test_a_sink_whose_positions_move_at_once_takes_them(name: str) -> None:
+    require_streams(registry.kind(name))

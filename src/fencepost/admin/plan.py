@@ -21,7 +21,7 @@ from fencepost.rules.findings import Finding, require
 from fencepost.rules.reader import reader_findings
 from fencepost.rules.sinks import WritePath, choose_path, merge_findings, require_key, require_letters, sink_findings
 from fencepost.rules.topics import loop_findings, topic_findings
-from fencepost.sinks.kind import KEEP_STREAMS, KeepsDeadLetters, KeepsStreams, MakesFiles, require_able
+from fencepost.sinks.kind import KeepsDeadLetters, MakesFiles, require_able, require_streams
 from fencepost.spec import EngineName, PipelineSpec
 
 READER_WHY = {
@@ -122,7 +122,7 @@ def plan_pipeline(spec: PipelineSpec, offline: bool, again: bool = False) -> Pla
     if spec.brake is not None:
         require_letters(capabilities, seen.provenance, spec.dead_letters.topic)
     if spec.checkpoint is not None:
-        require_able(spec.sink.kind, KeepsStreams, spec.sink.format, KEEP_STREAMS)
+        require_streams(spec.sink.kind)
     path = choose_path(capabilities, seen.wide_node)
     plan = Plan(
         pipeline=spec.name,

@@ -6,14 +6,23 @@ For ledgers that read everything, decide, and store the result in one step; who 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 from fencepost import fence
+from fencepost.errors import CheckpointMismatch
 from fencepost.fence import Stored, StoredPosition
-from fencepost.model import Batch, Tenure, TopicPartition
+from fencepost.model import Batch, Span, StreamBatch, Tenure, TopicPartition
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a ledger keeps of a pipeline that may have state; it moves in one step."""
+
+    stored: Stored
+    stream: StreamBatch | None = None  # the last batch of its stream that landed
 
 
 def taken_over(
@@ -53,19 +62,47 @@ def set_by_hand(
     return {**{at: held for at, held in stored.items() if at.topic not in topics}, **put}
 
 
-def advanced(stored: Stored, batch: Batch[Any], now: datetime | None = None) -> dict[TopicPartition, StoredPosition]:
+def advanced(stored: Stored, batch: Batch[Any], now: datetime | None = None) -> Stored:
     """Every position at the batch's end. Raises Fenced unless it is at its start, under its owner."""
-    fence.require_start(stored, batch)
-    return {
-        **stored,
-        **{at: replace(stored[at], position=span.end, moved_at=now) for at, span in batch.spans.items()},
-    }
+    return moved(Kept(stored), batch, now).stored
 
 
-def retreated(stored: Stored, batch: Batch[Any]) -> dict[TopicPartition, StoredPosition]:
+def retreated(stored: Stored, batch: Batch[Any]) -> Stored:
     """Every position at the batch's start again. Raises Fenced unless it is at its end, under its owner."""
-    fence.require_end(stored, batch)
-    return {**stored, **{at: replace(stored[at], position=span.start) for at, span in batch.spans.items()}}
+    return put_back(Kept(stored), batch).stored
+
+
+def moved(kept: Kept, batch: Batch[Any], now: datetime | None = None) -> Kept:
+    """As `advanced`; of a stream that keeps state the batch is the last one now, and followed the one before."""
+    fence.require_next(kept.stored, kept.stream, batch)
+    ends = {at: replace(kept.stored[at], position=span.end, moved_at=now) for at, span in batch.noted.items()}
+    return Kept({**kept.stored, **ends}, batch.step.after if batch.step else kept.stream)
+
+
+def put_back(kept: Kept, batch: Batch[Any]) -> Kept:
+    """As `retreated`; of a stream the batch before is the last one again."""
+    fence.require_last(kept.stored, kept.stream, batch)
+    starts = {at: replace(kept.stored[at], position=span.start) for at, span in batch.noted.items()}
+    return Kept({**kept.stored, **starts}, batch.step.before if batch.step else kept.stream)
+
+
+def stream_begun(kept: Kept, tenure: Tenure, first: StreamBatch) -> Kept:
+    """A stream begins where its owner's positions are. Raises CheckpointMismatch where batches have landed."""
+    fence.require_start(kept.stored, Batch({at: Span(to, to) for at, to in tenure.positions.items()}, None, tenure))
+    if kept.stream is not None and kept.stream.number != first.number:
+        raise CheckpointMismatch(f"{tenure.pipeline}: batches of a stream have landed already")
+    return replace(kept, stream=first)
+
+
+def begun_anew(
+    stored: Stored,
+    positions: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str],
+    kept: Mapping[TopicPartition, int],
+) -> Kept:
+    """As `set_by_hand`, and no batch has landed: neither of a stream, nor one that moved a position."""
+    put = set_by_hand(stored, positions, topic_ids, kept)
+    return Kept({at: replace(held, moved_at=None) for at, held in put.items()})
 
 
 def tenure_of(pipeline: str, run: UUID, stored: Stored, partitions: Mapping[TopicPartition, int]) -> Tenure:

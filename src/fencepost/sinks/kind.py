@@ -201,9 +201,6 @@ class TakesFramesWithLetters(TakesFrames, Protocol):
         """The next batch that this store will be given comes with these, by partition; none: with no letters."""
 
 
-KEEP_STREAMS = "keep the last batch of a stream with state beside the positions (checkpoint)"
-
-
 @runtime_checkable
 class KeepsStreams(Protocol):
     """Takes batches of a stream that keeps state: the number of the last one moves with the positions."""
@@ -356,3 +353,15 @@ def require_able(kind: object, able: type[T], name: str, what: str) -> T:
     if not isinstance(kind, able):
         raise Usage(f"sink {name!r} cannot {what}", "use another sink for that")
     return kind
+
+
+def require_streams(kind: SinkKind) -> KeepsStreams:
+    """The kind as one that takes streams with state. Raises Usage."""
+    if isinstance(kind, KeepsStreams):
+        return kind
+    own = "moves the positions of a batch one by one" if kind.capabilities.group_ledger else "keeps positions alone"
+    raise Usage(
+        f"sink {kind.capabilities.name!r} {own}: of a stream with state (checkpoint) they move all at once, with the "
+        "batch's number",
+        "use another sink for that",
+    )

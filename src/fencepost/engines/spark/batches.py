@@ -179,7 +179,7 @@ class BatchCarrier:
         """By Spark's own writer, in one commit. `frames`: what the transform made, and the same as it was planned."""
         self._require_checked()
         try:
-            return self._frames(kind).carry(frame_of(self.rows, *frames, spans), spans, excluded.letters()), []
+            return self._frames(kind).carry(frame_of(self.rows, *frames, spans), dict(spans), excluded.letters()), []
         except Poison as poison:  # of a key that is null
             return {}, [poison]
         except NotWritten as error:
@@ -233,7 +233,7 @@ class BatchCarrier:
     def _without_tasks(self, spans: plan.Spans) -> Outcomes:
         """A plan that can give no row has no tasks either; the positions move all the same."""
         if isinstance(self.kind, TakesFrames):
-            return self._frames(self.kind).carry(None, spans) if spans else {}
+            return self._frames(self.kind).carry(None, dict(spans)) if spans else {}
         self._by_driver.close()  # of a partition that it holds nobody else may be the writer
         store = self.target.open()
         try:

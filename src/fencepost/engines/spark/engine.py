@@ -35,13 +35,11 @@ from fencepost.kafka.offsets import TopicReader
 from fencepost.model import Landed, Span, Tenure, TopicPartition
 from fencepost.rules.brake import Brake
 from fencepost.sinks.kind import (
-    KEEP_STREAMS,
     ForgetsPositions,
-    KeepsStreams,
     RemembersBatches,
     Store,
     Target,
-    require_able,
+    require_streams,
 )
 from fencepost.spec import PipelineSpec
 
@@ -166,7 +164,7 @@ def open_engine(spec: PipelineSpec, stop: Event, see: Observer) -> Iterator[Spar
 def _opened(spec: PipelineSpec, topic: TopicReader, stop: Event, see: Observer) -> Iterator[SparkEngine]:
     kind = spec.sink.kind
     if spec.checkpoint is not None:
-        require_able(kind, KeepsStreams, spec.sink.format, KEEP_STREAMS)
+        require_streams(kind)
     with closing(kind.ledger(spec.job)) as ledger:
         ledger.positions(spec.name)  # does it answer? Before Spark is started
     with (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,13 +17,13 @@ from fencepost.engines.spark import plan
 from fencepost.engines.spark.batch_rows import BatchRows
 from fencepost.engines.spark.excluded import Letters
 from fencepost.engines.spark.failures import SparkFailure, translated
-from fencepost.engines.spark.plan import Spans, TaskSpans
+from fencepost.engines.spark.plan import Spans
 from fencepost.engines.spark.shaping import shaped
 from fencepost.engines.spark.staging import Numbering
 from fencepost.engines.spark.writer import InTask, whole
 from fencepost.errors import Refused
 from fencepost.guarantee import Guarantee
-from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.model import Batch, Landed, Span, StreamStep, Tenure, TopicPartition
 from fencepost.sinks.kind import Store, TakesFrames, TakesFramesWithLetters, Target, require_able
 
 PLACE = ("_topic", "_partition", "_offset")
@@ -74,10 +74,14 @@ class FrameWriter:
     _store: Store | None = None
 
     def carry(
-        self, rows: DataFrame | None, spans: TaskSpans, letters: Letters | None = None
+        self,
+        rows: DataFrame | None,
+        spans: Mapping[TopicPartition, Span],
+        letters: Letters | None = None,
+        step: StreamStep | None = None,
     ) -> dict[TopicPartition, Landed]:
         """What landed, told with the first of the spans. Raises NotWritten where Spark failed."""
-        batch: Batch[Any] = Batch(dict(spans), rows, self.tenure)
+        batch: Batch[Any] = Batch(spans, rows, self.tenure, step)
         try:
             store = self._opened(letters or {})
             landed = deliver(self.guarantee, batch, Translating(store), store, self.see)

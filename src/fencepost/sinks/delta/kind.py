@@ -13,17 +13,18 @@ import pyarrow as pa
 from fencepost.errors import Usage
 from fencepost.fence import Stored
 from fencepost.guarantee import Guarantee
-from fencepost.model import Landed, Merge, Span, TopicPartition
+from fencepost.model import Landed, Merge, Span, StreamBatch, Tenure, TopicPartition
 from fencepost.rules.sinks import Capabilities, WritePath
 from fencepost.sinks.auditing import Columns, Commit, CommitsAt, KeyOrder, LandedRows, RowsAt
 from fencepost.sinks.delta import audited, dead_letters, reading
 from fencepost.sinks.delta.demo import DEMO
+from fencepost.sinks.delta.held import Held
 from fencepost.sinks.delta.log import Log, translated, uri_of
 from fencepost.sinks.delta.log_store import require_log_store
 from fencepost.sinks.delta.options import DeltaOptions
 from fencepost.sinks.delta.retention import log_kept, require_kept
 from fencepost.sinks.delta.schema import fitted, require_features, schema_for, types_of
-from fencepost.sinks.delta.store import DeltaStore, Held
+from fencepost.sinks.delta.store import DeltaStore
 from fencepost.sinks.delta.target import DeltaTarget
 from fencepost.sinks.kind import Activity, Fit, SinkJob, SparkNeeds
 from fencepost.sinks.lake import commits as lake_commits
@@ -93,6 +94,25 @@ class DeltaKind:
 
     def expires_after(self, job: SinkJob) -> float:
         return log_kept(_log(job).table()).total_seconds()
+
+    def last_batch(self, store: DeltaStore, pipeline: str) -> StreamBatch | None:
+        return store.stream(pipeline)
+
+    def begin_stream(self, store: DeltaStore, tenure: Tenure, first: StreamBatch) -> None:
+        store.begin_stream(tenure, first)
+
+    def begin_anew(
+        self,
+        store: DeltaStore,
+        pipeline: str,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str],
+        kept: Mapping[TopicPartition, int],
+    ) -> None:
+        store.begin_anew(pipeline, positions, topic_ids, kept)
+
+    def require_no_rows(self, store: DeltaStore, pipeline: str) -> None:
+        store.require_no_rows(pipeline)
 
     def files(self, _job: SinkJob, an_hour: int) -> str:
         return (

@@ -13,7 +13,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from fencepost.fence import Stored, StoredPosition, newest_epoch
-from fencepost.model import Span, TopicPartition
+from fencepost.model import Span, StreamBatch, TopicPartition
+from fencepost.sinks.lake import streams
 from fencepost.sinks.lake.commits import NOTHING, Count
 
 MARK = "fencepost"  # the key under which a note is found
@@ -37,6 +38,7 @@ class Note:
     begun: Count = NOTHING  # the same when the newest owner began
     dead: Mapping[TopicPartition, int] = field(default_factory=dict)  # dead letters of these spans
     on: int | None = None  # the version of the table on which this was decided; rows land on a later one, it may be
+    stream: StreamBatch | None = None  # of a stream that keeps state: the last of its batches that landed
     attempt: str = field(default_factory=lambda: uuid4().hex)  # by this name an attempt finds its own commit
 
     @property
@@ -84,6 +86,7 @@ def to_json(note: Note) -> str:
         "total": note.total,
         "begun": note.begun,
         "on": note.on,
+        **streams.told(note.stream),
     }
     return json.dumps({MARK: told}, separators=(",", ":"))
 
@@ -124,5 +127,6 @@ def _from(told: Mapping[str, Any]) -> Note:
         Count(*map(int, told["begun"])),
         dead,
         told.get("on"),
+        streams.read(told),
         str(told["attempt"]),
     )

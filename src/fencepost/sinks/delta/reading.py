@@ -11,8 +11,9 @@ from uuid import UUID
 from fencepost.guarantee import Guarantee
 from fencepost.model import Landed, TopicPartition
 from fencepost.sinks.auditing import Commit
+from fencepost.sinks.delta.held import Held
 from fencepost.sinks.delta.log import Entry, Log
-from fencepost.sinks.delta.store import DeltaStore, Held
+from fencepost.sinks.delta.store import DeltaStore
 from fencepost.sinks.kind import Activity
 from fencepost.sinks.lake import commits as lake_commits
 from fencepost.sinks.lake.commits import Count
@@ -73,7 +74,9 @@ def _rows(log: Log, entry: Entry) -> Counter[TopicPartition] | None:
     if len(note.spans) == 1 or not total:
         return Counter(dict.fromkeys(note.spans, total))
     whole = log.whole(entry.version if note.data is None else note.data)
-    return _by_partition(whole, total) if whole else None
+    counts = _by_partition(whole, total) if whole else None
+    of_stream = counts is None and note.stream is not None
+    return Counter(lake_commits.of_the_first(note.spans, total)) if of_stream else counts
 
 
 def _by_partition(entry: Entry, total: int) -> Counter[TopicPartition] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -18,12 +18,14 @@ from uuid import UUID
 from fencepost import fence
 from fencepost.errors import PositionLost, Unreachable, Usage
 from fencepost.fence import Stored
-from fencepost.model import Batch, Landed, Tenure, TopicPartition
+from fencepost.model import Batch, Landed, StreamBatch, Tenure, TopicPartition
 from fencepost.sinks import changes
+from fencepost.sinks.changes import Kept
 from fencepost.sinks.delta import dead_letters, writing
+from fencepost.sinks.delta.held import Held, read, require_rows_kept
 from fencepost.sinks.delta.log import Entry, Log
 from fencepost.sinks.delta.note import NUMBERS, Note, app_id, following
-from fencepost.sinks.lake.commits import Count
+from fencepost.sinks.lake import streams
 from fencepost.sinks.lake.folders import apart, no_folders
 from fencepost.sinks.lake.merging import MOST_NAMED, null_keys
 
@@ -34,27 +36,7 @@ CONFLICTS = 10  # times that a MERGE is done again, after somebody else's commit
 TRIES = 50  # of a commit without rows, while others commit to the same table
 
 
-@dataclass(frozen=True)
-class Held:
-    """What the log says of one pipeline, at one version of the table."""
-
-    version: int | None  # of the table; None: there is no table
-    note: Note | None = None  # the pipeline's newest
-    noted: Entry | None = None  # the commit that carries it
-    replaced: Entry | None = None  # a later commit, of somebody else's, after which the rows are others
-    table: int = 0  # which one of those that were at the path
-
-    @property
-    def stored(self) -> Stored:
-        return self.note.stored if self.note else {}
-
-    @property
-    def total(self) -> Count:
-        """What the pipeline wrote, as far as it was counted."""
-        if self.note is None or self.noted is None:
-            return Count()
-        rows = self.noted.rows if self.note.rows else self.note.wrote
-        return Count(self.note.total.rows + rows, self.note.total.dead + sum(self.note.dead.values()))
+ELSEWHERE = "choose where to continue with `fencepost positions set`"
 
 
 class DeltaStore:
@@ -65,7 +47,8 @@ class DeltaStore:
         self.log = Log(target.path, target.storage)
         self.letters: dead_letters.Letters = {}  # of the batch that is to come
         self._known: dict[str, Held] = {}
-        self._wrote: tuple[int, int] | None = None  # the version and the rows of a write that no advance followed yet
+        # the batch of the last write, the version that it made, and how many rows: for the advance that follows
+        self._wrote: tuple[Batch[Any] | None, int | None, int] = (None, None, 0)
 
     # -- the sink
 
@@ -73,11 +56,12 @@ class DeltaStore:
         """Rows in a commit of their own: for the two guarantees that take two steps."""
         self._bury()
         dead = sum(self.dead.values())
-        if batch.rows is None:
-            return Landed(0, dead)
-        landed = self._landed(batch.rows, lambda: Note(batch.tenure.pipeline, {}, 0), transaction=False)
-        self._wrote = (landed.version, landed.rows) if landed else None
-        return Landed(landed.rows if landed else 0, dead)
+        landed: Entry | None = None
+        if batch.rows is not None:
+            landed = self._landed(batch.rows, lambda: Note(batch.tenure.pipeline, {}, 0), transaction=False)
+        rows = landed.rows if landed else 0
+        self._wrote = (batch, landed.version if landed else self._newest(), rows)
+        return Landed(rows, dead)
 
     @property
     def dead(self) -> dict[TopicPartition, int]:
@@ -98,31 +82,8 @@ class DeltaStore:
 
     def held(self, pipeline: str) -> Held:
         """What is stored now. Reads what came since it was read last."""
-        latest = self.log.latest()
-        known = self._known.get(pipeline)
-        if latest is None:
-            return Held(None)
-        if known is not None and known.table != self.log.tables:
-            known = None
-        if known is None or known.version is None:
-            known = Held(-1)
-        note, noted, replaced = known.note, known.noted, known.replaced
-        newest: Entry | None = None
-        for entry in self.log.back(latest, (known.version or 0) + 1):
-            if entry.note is not None and entry.note.pipeline == pipeline and entry.note.stored:
-                note, noted, replaced = entry.note, entry, newest or self._replaced_before(entry, entry.note)
-                break
-            newest = newest or (entry if entry.replaces else None)
-        else:
-            replaced = newest or replaced
-        self._known[pipeline] = Held(latest, note, noted, replaced, self.log.tables)
+        self._known[pipeline] = read(self.log, pipeline, self._known.get(pipeline))
         return self._known[pipeline]
-
-    def _replaced_before(self, noted: Entry, note: Note) -> Entry | None:
-        """A commit that replaced rows after those were compared on which this one was decided, and before it landed."""
-        if note.on is None:
-            return None
-        return next((entry for entry in self.log.back(noted.version - 1, note.on + 1) if entry.replaces), None)
 
     def stored(self, pipeline: str) -> Stored:
         return self.held(pipeline).stored
@@ -132,49 +93,69 @@ class DeltaStore:
 
     def done(self, batch: Batch[Any]) -> bool:
         held = self.held(batch.tenure.pipeline)
-        _require_rows_kept(held)
-        return fence.landed(held.stored, batch)
+        require_rows_kept(held)
+        return fence.batch_landed(held.stored, held.kept.stream, batch)
 
     def advance(self, batch: Batch[Any]) -> None:
-        data, rows = self._wrote or (None, 0)
-        self._wrote = None
+        wrote, data, rows = self._wrote
+        if wrote is not batch:  # at most once the last write is another batch's
+            data, rows = None, 0
 
         def on(held: Held) -> Note:
             return replace(self.moved(held, batch, rows=False), data=data, wrote=rows)
 
         self._commit(batch.tenure.pipeline, on)
 
+    def advance_without_rows(self, batch: Batch[Any]) -> None:
+        """Rows and positions in one commit, where there is no row."""
+        self._commit(batch.tenure.pipeline, lambda held: self.moved(held, batch, rows=True))
+
     def retreat(self, batch: Batch[Any]) -> None:
-        self._change(batch.tenure.pipeline, batch.tenure.token, lambda stored: changes.retreated(stored, batch))
+        self._change(batch.tenure.pipeline, batch.tenure.token, lambda kept: changes.put_back(kept, batch))
 
     def moved(self, held: Held, batch: Batch[Any], rows: bool) -> Note:
-        """What is noted with a batch. Raises Fenced unless every position is at its start, under its owner."""
-        _require_rows_kept(held)
-        stored = changes.advanced(held.stored, batch, datetime.now(UTC))
-        note = self._note(held, batch.tenure.pipeline, stored, batch.tenure.token)
-        return replace(note, spans=dict(batch.spans), rows=rows, dead=self.dead)
+        """What is noted with a batch. Raises Fenced unless it may land now, under its owner."""
+        require_rows_kept(held)
+        kept = changes.moved(held.kept, batch, datetime.now(UTC))
+        note = self._note(held, batch.tenure.pipeline, kept, batch.tenure.token)
+        return replace(note, spans=dict(batch.noted), rows=rows, dead=self.dead)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> Tenure:
         def owned(held: Held) -> Note:
             self._require_entry(held, pipeline, topic_ids)
-            return self._note(held, pipeline, changes.taken_over(held.stored, run, first, topic_ids), run)
+            taken = changes.taken_over(held.stored, run, first, topic_ids)
+            return self._note(held, pipeline, replace(held.kept, stored=taken), run)
 
         return changes.tenure_of(pipeline, run, self._commit(pipeline, owned).stored, first)
 
     def begin(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
     ) -> None:
-        def begun(held: Held) -> Note:
+        def entered(held: Held) -> Note:
             self._require_entry(held, pipeline, topic_ids)
-            return self._note(held, pipeline, changes.begun(held.stored, run, first, topic_ids), run)
+            begun = changes.begun(held.stored, run, first, topic_ids)
+            return self._note(held, pipeline, replace(held.kept, stored=begun), run)
 
-        self._commit(pipeline, begun)
+        self._commit(pipeline, entered)
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
-        stored = self._change(tenure.pipeline, run, lambda stored: changes.renewed(stored, tenure, run))
+        def renewed(kept: Kept) -> Kept:
+            return replace(kept, stored=changes.renewed(kept.stored, tenure, run))
+
+        stored = self._change(tenure.pipeline, run, renewed)
         return tenure.renewed(run, {at: stored[at].position for at in tenure.positions})
+
+    def begin_stream(self, tenure: Tenure, first: StreamBatch) -> None:
+        """Before its first batch; may be repeated until one has landed."""
+        self._change(tenure.pipeline, tenure.token, lambda kept: changes.stream_begun(kept, tenure, first))
+
+    def stream(self, pipeline: str) -> StreamBatch | None:
+        """Of a stream that keeps state the last batch that landed. Raises PositionLost where rows were replaced."""
+        held = self.held(pipeline)
+        require_rows_kept(held)
+        return held.kept.stream
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         fence.require_same_topics(pipeline, self.stored(pipeline), topic_ids)
@@ -186,30 +167,62 @@ class DeltaStore:
         topic_ids: Mapping[str, str],
         kept: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        def elsewhere(held: Held) -> Note:
-            stored = changes.set_by_hand(held.stored, positions, topic_ids, kept or {})
+        def elsewhere(held: Held) -> Kept:
+            return replace(held.kept, stored=changes.set_by_hand(held.stored, positions, topic_ids, kept or {}))
+
+        self._by_hand(pipeline, elsewhere)
+
+    def begin_anew(
+        self,
+        pipeline: str,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str],
+        kept: Mapping[TopicPartition, int],
+    ) -> None:
+        """The same, for a stream that begins with an empty state. Raises PositionLost where it would over rows."""
+
+        def anew(held: Held) -> Kept:
+            if self._holds_rows():
+                raise streams.rows_are_there(self.target.path)
+            return changes.begun_anew(held.stored, positions, topic_ids, kept)
+
+        self._by_hand(pipeline, anew)
+
+    def _by_hand(self, pipeline: str, change: Callable[[Held], Kept]) -> None:
+        def on(held: Held) -> Note:
+            kept = change(held)
             known = (self.log.last_transaction(pipeline) or 0) >> NUMBERS
             if held.note is None and known:  # the table remembers epochs that the log does not any more
-                stored = {at: replace(one, epoch=known + 1) for at, one in stored.items()}
-            return self._note(held, pipeline, stored, None)
+                kept = replace(kept, stored={at: replace(one, epoch=known + 1) for at, one in kept.stored.items()})
+            return self._note(held, pipeline, kept, None)
 
-        self._commit(pipeline, elsewhere)
+        self._commit(pipeline, on)
+
+    def require_no_rows(self, pipeline: str) -> None:
+        """Raises PositionLost where there are some, and no batch of the pipeline's stream has landed."""
+        if self._holds_rows():
+            raise _unknown_rows(pipeline, self.target.path)
+
+    def _holds_rows(self) -> bool:
+        table = self.log.table()
+        return table is not None and bool(table.file_uris())
 
     def close(self) -> None:
         """Nothing is open between two calls."""
 
     # -- commits
 
-    def _note(self, held: Held, pipeline: str, stored: Stored, token: UUID | None) -> Note:
-        before = held.note
+    def _note(self, held: Held, pipeline: str, kept: Kept, token: UUID | None) -> Note:
+        before, stored = held.note, kept.stored
         new = before is None or fence.newest_epoch(stored) > fence.newest_epoch(before.stored)
         note = Note(pipeline, stored, following(before, stored), token, self.target.guarantee, on=held.version)
-        return replace(note, total=held.total, begun=held.total if new or before is None else before.begun)
+        begun = held.total if new or before is None else before.begun
+        return replace(note, total=held.total, begun=begun, stream=kept.stream)
 
-    def _change(self, pipeline: str, token: UUID, change: Callable[[Stored], Stored]) -> Stored:
+    def _change(self, pipeline: str, token: UUID, change: Callable[[Kept], Kept]) -> Stored:
         def on(held: Held) -> Note:
-            _require_rows_kept(held)
-            return self._note(held, pipeline, change(held.stored), token)
+            require_rows_kept(held)
+            return self._note(held, pipeline, change(held.kept), token)
 
         if self.held(pipeline).note is None:
             raise PositionLost(
@@ -238,9 +251,10 @@ class DeltaStore:
         try:
             own = self._landed(batch.rows, lambda: self.moved(self.held(pipeline), batch, rows=True), transaction=True)
         except Exception:
-            fence.require_start(self.held(pipeline).stored, batch)
+            kept = self.held(pipeline).kept
+            fence.require_next(kept.stored, kept.stream, batch)
             raise
-        _require_rows_kept(self.held(pipeline))
+        require_rows_kept(self.held(pipeline))
         return Landed(own.rows if own else 0, sum(self.dead.values()))
 
     def _landed(self, frame: Any, noted: Callable[[], Note], transaction: bool) -> Entry | None:
@@ -298,26 +312,21 @@ class DeltaStore:
 
     def _require_entry(self, held: Held, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         """Raises PositionLost and TopicRecreated where a run must not simply begin, or go on."""
-        _require_rows_kept(held)
+        require_rows_kept(held)
         fence.require_same_topics(pipeline, held.stored, topic_ids)
         if held.note is not None:
             return
         table = self.log.table()
         if table is None or table.version() != held.version:
             return  # it went on since it was read: this commit will not land, and the next try looks again
-        where = "choose where to continue with `fencepost positions set`"
         if table.transaction_version(app_id(pipeline)) is not None:
             raise PositionLost(
                 f"the positions of pipeline {pipeline!r} went with the clean-up of the table's log: nothing of the "
                 "pipeline was committed for longer than delta.logRetentionDuration",
-                where,
+                ELSEWHERE,
             )
         if table.file_uris():
-            raise PositionLost(
-                f"no position is stored for pipeline {pipeline!r}, but table {self.target.path!r} holds rows: "
-                "starting from scratch could duplicate them",
-                f"{where}, or use an empty table",
-            )
+            raise _unknown_rows(pipeline, self.target.path)
 
 
 class DeltaTransaction:
@@ -339,17 +348,16 @@ class DeltaTransaction:
         if self._batch is None:
             return
         if self._batch.rows is None:
-            self._store.advance(self._batch)
+            self._store.advance_without_rows(self._batch)
             return
         landed = self._store.commit_rows(self._batch)
         # only the commit knows how many rows it wrote, and the caller holds this object already
         object.__setattr__(self._landed, "rows", landed.rows)
 
 
-def _require_rows_kept(held: Held) -> None:
-    if held.replaced is not None and held.note is not None:
-        raise PositionLost(
-            f"version {held.replaced.version} of the table ({held.replaced.operation}) replaced rows after the "
-            f"last commit of pipeline {held.note.pipeline!r}: its positions say nothing of the rows that are there now",
-            "choose where to continue with `fencepost positions set`",
-        )
+def _unknown_rows(pipeline: str, path: str) -> PositionLost:
+    return PositionLost(
+        f"no position is stored for pipeline {pipeline!r}, but table {path!r} holds rows: "
+        "starting from scratch could duplicate them",
+        f"{ELSEWHERE}, or use an empty table",
+    )

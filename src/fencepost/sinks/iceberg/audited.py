@@ -84,9 +84,10 @@ def _count(job: SinkJob, table: Table, at: TopicPartition, span: Span, first: bo
 
 
 def _arrow(job: SinkJob, columns: Columns, provenance: bool) -> pa.Table:
-    placed = provenance and not columns.id
+    placed, table = provenance and not columns.id, table_of(job)
+    names = tuple(map(_in_table, wanted(columns, placed))) or tuple(table.schema().column_names[:1])
     with catalog.answering(job.options):
-        rows = table_of(job).scan(selected_fields=tuple(map(_in_table, wanted(columns, placed)))).to_arrow()
+        rows = table.scan(selected_fields=names).to_arrow()  # of no column it would have no row
     ours = ["_partition" if name == PARTITION else name for name in rows.column_names]
     return for_audit(rows.rename_columns(ours), columns, placed)
 

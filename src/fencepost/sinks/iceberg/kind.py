@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fencepost.fence import Stored
 from fencepost.guarantee import Guarantee
-from fencepost.model import Landed, Merge, Span, TopicPartition
+from fencepost.model import Landed, Merge, Span, StreamBatch, Tenure, TopicPartition
 from fencepost.rules.sinks import Capabilities, WritePath
 from fencepost.sinks.auditing import Columns, Commit, CommitsAt, KeyOrder, LandedRows, RowsAt
 from fencepost.sinks.iceberg import audited, catalog, dead_letters, making, reading
@@ -85,6 +85,25 @@ class IcebergKind:
     def frames(self, target: IcebergTarget, spark: SparkSession) -> Iterator[LakeStore]:
         with closing(target.open(spark)) as store:
             yield store
+
+    def last_batch(self, store: LakeStore, pipeline: str) -> StreamBatch | None:
+        return store.stream(pipeline)
+
+    def begin_stream(self, store: LakeStore, tenure: Tenure, first: StreamBatch) -> None:
+        store.begin_stream(tenure, first)
+
+    def begin_anew(
+        self,
+        store: LakeStore,
+        pipeline: str,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str],
+        kept: Mapping[TopicPartition, int],
+    ) -> None:
+        store.begin_anew(pipeline, positions, topic_ids, kept)
+
+    def require_no_rows(self, store: LakeStore, pipeline: str) -> None:
+        store.require_no_rows(pipeline)
 
     def files(self, _job: SinkJob, an_hour: int) -> str:
         return (

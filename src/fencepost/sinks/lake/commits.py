@@ -75,6 +75,11 @@ class Carried:
             return None
 
 
+def of_the_first(spans: Collection[TopicPartition], rows: int) -> dict[TopicPartition, int]:
+    """Rows that came of many records at once, and of no one of them: the first one's, so that the sum is right."""
+    return {**dict.fromkeys(spans, 0), min(spans): rows}
+
+
 def placed(at: TopicPartition, topic_id: str | None, stored: Stored) -> TopicPartition:
     """As commits are told: of a topic that was deleted since, and has another id now, as `topic@id`."""
     now = next((held.topic_id for other, held in stored.items() if other.topic == at.topic), None)

@@ -11,7 +11,9 @@ from uuid import UUID, uuid4
 
 from fencepost.errors import Refused
 from fencepost.fence import Stored, StoredPosition, newest_epoch
-from fencepost.model import TopicPartition
+from fencepost.model import StreamBatch, TopicPartition
+from fencepost.sinks.changes import Kept
+from fencepost.sinks.lake import streams
 from fencepost.sinks.lake.commits import NOTHING, Carried, Count
 
 FORMAT = 1
@@ -27,8 +29,13 @@ class Document:
     commit: UUID = field(default_factory=uuid4)  # known to nobody else: tells our own commit when no answer came
     total: Count = NOTHING  # what the pipeline wrote, as far as it was counted
     begun: Count = NOTHING  # the same when the newest owner began
+    stream: StreamBatch | None = None  # of a stream that keeps state: the last of its batches that landed
     carried: Carried | None = field(default=None, compare=False)  # of this commit's batch; kept beside the document
     stale: str = field(default="", compare=False)  # why it says nothing of the rows that are there now; not stored
+
+    @property
+    def kept(self) -> Kept:
+        return Kept(self.stored, self.stream)
 
     def to_json(self) -> str:
         """In the order of its fields, without blanks: it is stored with every commit."""
@@ -50,6 +57,7 @@ class Document:
             },
             "total": self.total,
             "begun": self.begun,
+            **streams.told(self.stream),
         }
         return json.dumps(told, separators=(",", ":"))
 
@@ -77,15 +85,18 @@ class Document:
             for partition, held in partitions.items()
         }
         total, begun = (Count(*map(int, told.get(name, ()))) for name in ("total", "begun"))
-        return cls(told["number"], stored, told["guarantee"], UUID(told["commit"]), total, begun)
+        stream = streams.read(told)
+        return cls(told["number"], stored, told["guarantee"], UUID(told["commit"]), total, begun, stream)
 
-    def following(self, stored: Stored, guarantee: str | None, carried: Carried | None) -> Document:
+    def following(self, kept: Kept, guarantee: str | None, carried: Carried | None) -> Document:
         """The next one: totals go on, and begin anew with an owner."""
-        new = newest_epoch(stored) > newest_epoch(self.stored)
+        new = newest_epoch(kept.stored) > newest_epoch(self.stored)
         wrote = carried.count if carried else NOTHING
         total = Count(self.total.rows + wrote.rows, self.total.dead + wrote.dead)
         begun = self.total if new else self.begun
-        return Document(self.number + 1, stored, guarantee, total=total, begun=begun, carried=carried)
+        return Document(
+            self.number + 1, kept.stored, guarantee, total=total, begun=begun, stream=kept.stream, carried=carried
+        )
 
 
 def _held(held: StoredPosition, owners: list[str]) -> list[Any]:

@@ -15,9 +15,10 @@ from uuid import UUID
 from fencepost import fence
 from fencepost.errors import PositionLost, Unknown, Unreachable
 from fencepost.fence import Stored
-from fencepost.model import Batch, Landed, Span, Tenure, TopicPartition
+from fencepost.model import Batch, Landed, Span, StreamBatch, Tenure, TopicPartition
 from fencepost.sinks import changes
-from fencepost.sinks.lake import commits
+from fencepost.sinks.changes import Kept
+from fencepost.sinks.lake import commits, streams
 from fencepost.sinks.lake.commits import Carried
 from fencepost.sinks.lake.document import Document
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 TRIES = 20  # against others that change the pipeline's document, or what its rows were merged with
 
-Change = Callable[[Stored], Stored]
+Change = Callable[[Kept], Kept]
 Letters = Mapping[TopicPartition, "pa.RecordBatch"]
 
 
@@ -94,7 +95,7 @@ class LakeStore:
         self.table = table
         self.letters: Letters = {}  # of the batch that is to come
         self._guarantee = guarantee
-        self._wrote: Counted | None = None  # a write that no advance followed yet
+        self._wrote: tuple[Batch[Any] | None, Counted | None] = (None, None)  # the last write, and of which batch
 
     # -- the sink
 
@@ -102,8 +103,8 @@ class LakeStore:
         """Rows in a commit of their own, which moves no position: for the two guarantees that take two steps."""
         self.bury()
         rows = self.table.prepare(batch.tenure.pipeline, batch.rows)
-        self._commit(batch.tenure.pipeline, lambda stored: stored, rows)
-        self._wrote = Counted(rows)
+        self._commit(batch.tenure.pipeline, lambda kept: kept, rows)
+        self._wrote = (batch, Counted(rows))
         return Landed(rows.rows if rows else 0, sum(self.dead.values()))
 
     @property
@@ -130,10 +131,11 @@ class LakeStore:
         """What a commit is to say of the batch, once it is known how its rows were merged."""
 
         def carried() -> Carried:
-            spans, rows = dict(batch.spans), wrote.rows if wrote else None
-            counts = rows.counts(spans) if rows else dict.fromkeys(spans, 0)
+            spans, rows = dict(batch.noted), wrote.rows if wrote else None
+            total = rows.rows if rows else 0
+            counts = rows.counts(spans) if rows and not batch.step else commits.of_the_first(spans, total)
             told = Carried(spans, None, None, self.dead)
-            return replace(told, wrote=rows.rows if rows else 0, rows=counts) if wrote else told
+            return replace(told, wrote=total, rows=counts) if wrote else told
 
         return carried
 
@@ -143,10 +145,11 @@ class LakeStore:
         document = self.table.document(pipeline)
         return document.stored if document else {}
 
-    def _sound(self, pipeline: str) -> Stored:
+    def kept(self, pipeline: str) -> Kept:
+        """Raises PositionLost where it says nothing of the rows that are there now."""
         document = self.table.document(pipeline)
         self._require_kept(document)
-        return document.stored if document else {}
+        return document.kept if document else Kept({})
 
     def landed(self, pipeline: str, runs: Collection[UUID]) -> Landed:
         """What these runs committed, as far as it was counted."""
@@ -157,18 +160,19 @@ class LakeStore:
         return {at: held.position for at, held in self.stored(pipeline).items()}
 
     def done(self, batch: Batch[Any]) -> bool:
-        return fence.landed(self._sound(batch.tenure.pipeline), batch)
+        kept = self.kept(batch.tenure.pipeline)
+        return fence.batch_landed(kept.stored, kept.stream, batch)
 
     def advance(self, batch: Batch[Any]) -> None:
         """A span that is empty stores the position again."""
-        wrote, self._wrote = self._wrote, None
-        self._commit(batch.tenure.pipeline, _moves(batch), carried=self._carried(batch, wrote))
+        of, wrote = self._wrote  # at most once it is another batch's
+        self._commit(batch.tenure.pipeline, _moves(batch), carried=self._carried(batch, wrote if of is batch else None))
 
     def retreat(self, batch: Batch[Any]) -> None:
         def undone() -> Carried:
-            return Carried(dict(batch.spans), back=True)
+            return Carried(dict(batch.noted), back=True)
 
-        self._commit(batch.tenure.pipeline, lambda stored: changes.retreated(stored, batch), carried=undone)
+        self._commit(batch.tenure.pipeline, lambda kept: changes.put_back(kept, batch), carried=undone)
 
     def take_over(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
@@ -177,7 +181,7 @@ class LakeStore:
             self._require_entry(pipeline, stored, topic_ids)
             return changes.taken_over(stored, run, first, topic_ids)
 
-        return changes.tenure_of(pipeline, run, self._commit(pipeline, owned), first)
+        return changes.tenure_of(pipeline, run, self._change(pipeline, owned), first)
 
     def begin(
         self, pipeline: str, run: UUID, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
@@ -187,11 +191,19 @@ class LakeStore:
             return changes.begun(stored, run, first, topic_ids)
 
         if first.keys() - self.stored(pipeline).keys():
-            self._commit(pipeline, begun)
+            self._change(pipeline, begun)
 
     def renew(self, tenure: Tenure, run: UUID) -> Tenure:
-        held = self._commit(tenure.pipeline, lambda stored: changes.renewed(stored, tenure, run))
+        held = self._change(tenure.pipeline, lambda stored: changes.renewed(stored, tenure, run))
         return tenure.renewed(run, {at: held[at].position for at in tenure.positions})
+
+    def stream(self, pipeline: str) -> StreamBatch | None:
+        """Of a stream that keeps state the last batch that landed. Raises PositionLost as `kept` does."""
+        return self.kept(pipeline).stream
+
+    def begin_stream(self, tenure: Tenure, first: StreamBatch) -> None:
+        """Before its first batch; may be repeated until one has landed."""
+        self._commit(tenure.pipeline, lambda kept: changes.stream_begun(kept, tenure, first))
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
         fence.require_same_topics(pipeline, self.stored(pipeline), topic_ids)
@@ -203,9 +215,31 @@ class LakeStore:
         topic_ids: Mapping[str, str],
         kept: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        self._commit(
-            pipeline, lambda stored: changes.set_by_hand(stored, positions, topic_ids, kept or {}), by_hand=True
-        )
+        def elsewhere(held: Kept) -> Kept:
+            return replace(held, stored=changes.set_by_hand(held.stored, positions, topic_ids, kept or {}))
+
+        self._commit(pipeline, elsewhere, by_hand=True)
+
+    def begin_anew(
+        self,
+        pipeline: str,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str],
+        kept: Mapping[TopicPartition, int],
+    ) -> None:
+        """The same, for a stream that begins with an empty state. Raises PositionLost where it would over rows."""
+
+        def anew(held: Kept) -> Kept:
+            if self.table.holds_rows():
+                raise streams.rows_are_there(self.table.name)
+            return changes.begun_anew(held.stored, positions, topic_ids, kept)
+
+        self._commit(pipeline, anew, by_hand=True)
+
+    def require_no_rows(self, pipeline: str) -> None:
+        """Raises PositionLost where there are some, and no batch of the pipeline's stream has landed."""
+        if self.table.holds_rows():
+            raise self._unknown_rows(pipeline)
 
     def close(self) -> None:
         self.table.close()
@@ -220,13 +254,20 @@ class LakeStore:
 
     def _require_entry(self, pipeline: str, stored: Stored, topic_ids: Mapping[str, str]) -> None:
         fence.require_same_topics(pipeline, stored, topic_ids)
-        if not stored and self.table.holds_rows():
-            raise PositionLost(
-                f"no position is stored for pipeline {pipeline!r}, but table {self.table.name!r} holds rows",
-                "choose where to continue with `fencepost positions set`, or use an empty table",
-            )
+        if not stored:
+            self.require_no_rows(pipeline)
+
+    def _unknown_rows(self, pipeline: str) -> PositionLost:
+        return PositionLost(
+            f"no position is stored for pipeline {pipeline!r}, but table {self.table.name!r} holds rows",
+            "choose where to continue with `fencepost positions set`, or use an empty table",
+        )
 
     # -- compare and set
+
+    def _change(self, pipeline: str, change: Callable[[Stored], Stored]) -> Stored:
+        """Of positions alone."""
+        return self._commit(pipeline, lambda kept: replace(kept, stored=change(kept.stored))).stored
 
     def _commit(
         self,
@@ -235,17 +276,17 @@ class LakeStore:
         rows: Prepared | None = None,
         carried: Callable[[], Carried] | None = None,
         by_hand: bool = False,
-    ) -> Stored:
-        """What is stored now. Raises what `change` raises, and then nothing is committed."""
+    ) -> Kept:
+        """What is kept now. Raises what `change` raises, and then nothing is committed."""
         for _ in range(TRIES):
             before = self.table.document(pipeline)
             if not by_hand:
                 self._require_kept(before)
-            stored = change(before.stored if before else {})
+            kept = change(before.kept if before else Kept({}))
             told = carried() if carried else None
             if told is not None:
-                told = replace(told, topic_ids={at.topic: stored[at].topic_id for at in told.spans})
-            after = (before or Document(0, {})).following(stored, self._guarantee, told)
+                told = replace(told, topic_ids={at.topic: kept.stored[at].topic_id for at in told.spans})
+            after = (before or Document(0, {})).following(kept, self._guarantee, told)
             try:
                 self.table.commit(pipeline, before, after, rows)
             except Outrun:
@@ -253,7 +294,7 @@ class LakeStore:
             except Unknown:
                 if not self._is_newest(pipeline, after):
                     raise
-            return stored
+            return kept
         raise Unreachable(f"table {self.table.name!r}: others commit to it all the time")
 
     def _is_newest(self, pipeline: str, document: Document) -> bool:
@@ -284,9 +325,10 @@ class LakeTransaction:
             object.__setattr__(self._landed, "rows", self.rows.rows)
 
     def advance(self, batch: Batch[Any]) -> None:
-        fence.require_start(self._store.stored(batch.tenure.pipeline), batch)
+        kept = self._store.kept(batch.tenure.pipeline)
+        fence.require_next(kept.stored, kept.stream, batch)
         self.moved = batch
 
 
 def _moves(batch: Batch[Any]) -> Change:
-    return lambda stored: changes.advanced(stored, batch, datetime.now(UTC))
+    return lambda kept: changes.moved(kept, batch, datetime.now(UTC))

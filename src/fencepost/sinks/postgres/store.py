@@ -118,9 +118,8 @@ class PostgresStore:
 
     def done(self, batch: Batch[Any]) -> bool:
         stored = ledger.stored_of(self.connection(), self._settings.schema, batch)
-        if batch.step is None:
-            return fence.landed(stored, batch)
-        return fence.step_landed(stored, self.stream(batch.tenure.pipeline), batch, batch.step)
+        held = self.stream(batch.tenure.pipeline) if batch.step else None
+        return fence.batch_landed(stored, held, batch)
 
     def begin_stream(self, tenure: Tenure, first: StreamBatch) -> None:
         """Before its first batch; may be repeated until one has landed."""

@@ -1,4 +1,4 @@
-"""Batches of a stream that keeps state: staged, and moved with their number, which decides what landed."""
+"""Batches of a stream that keeps state: run once, and landed whole with their number, which decides what landed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from fencepost.engines.listener import BatchDone, PartitionsAdded
 from fencepost.engines.spark.batches import BatchCarrier, worst
-from fencepost.engines.spark.failures import SparkFailure
+from fencepost.engines.spark.failures import SparkFailure, translated
+from fencepost.engines.spark.frames import NotWritten
 from fencepost.engines.spark.query import RunningQuery, query_of
 from fencepost.engines.spark.source import KafkaSource
 from fencepost.engines.spark.staging import StagedWriter
 from fencepost.engines.spark.stateful import folders
 from fencepost.engines.spark.stateful.checkpoint import Checkpoint, Planned, ends_of
+from fencepost.engines.spark.stateful.once import made_once
 from fencepost.engines.spark.stateful.takeover import OwnCheckpoint
 from fencepost.engines.spark.stream import BatchStream
 from fencepost.errors import CheckpointMismatch, Refused
 from fencepost.model import Landed, Span, StreamBatch, StreamStep, TopicPartition
-from fencepost.sinks.kind import TakesTables, require_able
+from fencepost.sinks.kind import TakesFrames, TakesTables, require_able
 from fencepost.spec import OutputMode
 
 CHANGED = (
@@ -56,7 +58,7 @@ class StateCarrier(BatchCarrier):
         spans = self._spans(planned)
         query = query_of(rows)
         try:
-            landed = self._staged(rows, spans, lambda: self._step(query, number, planned))
+            landed = self._landed_once(rows, spans, lambda: self._step(query, number, planned))
         except SparkFailure as error:
             if (bad := self._malformed(spans)) is not None:
                 raise bad from error
@@ -113,12 +115,34 @@ class StateCarrier(BatchCarrier):
         )
         return StreamStep(self._last, self._next)
 
+    def _landed_once(
+        self, rows: DataFrame, spans: dict[TopicPartition, Span], step: Callable[[], StreamStep]
+    ) -> Mapping[TopicPartition, Landed]:
+        self._require_checked()
+        self.wide_node = self.keeps
+        if isinstance(self.kind, TakesFrames):
+            return self._framed(self.kind, rows, spans, step)
+        return self._staged(rows, spans, step)
+
+    def _framed(
+        self,
+        kind: TakesFrames,
+        rows: DataFrame,
+        spans: dict[TopicPartition, Span],
+        step: Callable[[], StreamStep],
+    ) -> Mapping[TopicPartition, Landed]:
+        """Who writes a frame may read it more than once: so it is made first, and the state with it."""
+        with made_once(self.rows.for_stage(self.rows.made(rows))) as made:
+            try:
+                return self._frames(kind).carry(made.rows(len(spans)), spans, step=step())
+            except NotWritten as error:
+                made.require_whole(error)
+                raise translated(error.failure) from error
+
     def _staged(
         self, rows: DataFrame, spans: dict[TopicPartition, Span], step: Callable[[], StreamStep]
     ) -> Mapping[TopicPartition, Landed]:
         kind = require_able(self.kind, TakesTables, self.kind.capabilities.name, "take a batch as a whole")
-        self._require_checked()
-        self.wide_node = self.keeps
         staging = StagedWriter(kind, self.guarantee, self.tenure, self.target, self._for_tasks, False, self.see)
         landed, troubles = staging.carry(self.rows.for_stage(self.rows.made(rows)), spans, {}, step)
         if troubles:

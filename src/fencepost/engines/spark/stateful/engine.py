@@ -45,6 +45,7 @@ class StateEngine(SparkEngine):
             tell=tell,
             guard=self._guard(tenure),
             stop=self.stop,
+            renew_after=self.renew_after,
             transform=rows.of_stream,
             output_mode=self.spec.output_mode,
         )

@@ -14,7 +14,7 @@ from fencepost.engines.spark.stateful import folders
 from fencepost.engines.spark.stateful.checkpoint import Checkpoint, beginning, ends_of
 from fencepost.errors import CheckpointMismatch, PositionLost, Refused
 from fencepost.model import StreamBatch, Tenure, TopicPartition
-from fencepost.sinks.kind import KEEP_STREAMS, KeepsStreams, Store, require_able
+from fencepost.sinks.kind import KeepsStreams, Store, require_streams
 from fencepost.spec import PipelineSpec
 
 BEFORE_ALL = -1  # the number of no batch: the stream has begun, and nothing has landed
@@ -129,9 +129,8 @@ class Judge:
 
 def judge_of(spec: PipelineSpec, store: Store) -> Judge:
     """Of a pipeline with a checkpoint. Raises Usage where its sink cannot keep state."""
-    kind = require_able(spec.sink.kind, KeepsStreams, spec.sink.format, KEEP_STREAMS)
     root = Path(os.path.realpath(Path(spec.folder, spec.checkpoint or "", spec.name)))
-    return Judge(root, kind, store, spec.name)
+    return Judge(root, require_streams(spec.sink.kind), store, spec.name)
 
 
 @contextmanager
