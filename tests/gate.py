@@ -41,6 +41,7 @@ BEHIND_PROXIES = (  # one stack behind proxies serves them all
 LAKES = (  # those that need Delta's jars first: the others do with the same JVM, but for Iceberg's
     "remedies/test_lake.py",
     "spark/test_delta*.py",
+    "spark/test_state_lakes.py",
     "spark/test_lake*.py",
     "spark/test_iceberg*.py",
     "spark/test_parquet*.py",

@@ -17,11 +17,11 @@ from spark.streams import FirstsFlow, StateFlow, UpdatedFlow, _plain
 
 
 def noting(witness: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows as they are; each task that reads them leaves a line."""
+    """Rows as they are; each task that makes them leaves a line."""
 
     def noted(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with Path(witness).open("a") as lines:
-            lines.write("read\n")
+            lines.write("made\n")
         yield from rows
 
     return noted

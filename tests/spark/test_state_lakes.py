@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from typer.testing import CliRunner
 
 from fencepost.admin.plan import plan_pipeline
@@ -18,14 +19,16 @@ from fencepost.audit.compare import Verdict
 from fencepost.audit.request import of_pipeline
 from fencepost.cli.app import app
 from fencepost.engines.listener import Waiting
+from fencepost.engines.spark.frames import FrameWriter
 from fencepost.errors import CheckpointMismatch, Fenced, PositionLost, Usage
 from fencepost.lab.crash import Crash, CrashAction, CrashPoint, standing, visits
 from fencepost.local import Stack
 from fencepost.model import Step
+from fencepost.run.pipeline import Pipeline
 from fencepost.spec import load
 from spark.drivers import pipeline_process
 from spark.state_lakes import DeltaFirsts, DeltaUpdated, DeltaWindows, IcebergFirsts, IcebergUpdated, IcebergWindows
-from spark.streams import SUMS, spread
+from spark.streams import spread
 
 pytestmark = pytest.mark.timeout(900)
 Windows = DeltaWindows | IcebergWindows
@@ -79,23 +82,33 @@ def test_the_first_of_a_key_lands_and_the_next_one_when_it_is_forgotten(flow: Wi
         assert flow.assert_modelled() > 20
 
 
-NOTING = """
-from spark.state_lakes import noting
+NOTED = """
+    from spark.state_lakes import noting
 
-
-def summed(events):
-    return events.mapInArrow(noting({witness!r}), events.schema)
+    named = sums.select(f.col("window.start").alias("start"), "user", "n", "v")
+    return named.mapInArrow(noting({witness!r}), named.schema)
 """
+PARTS = 4  # of the state
+
+
+def noting(flow: Windows, witness: Path) -> str:
+    """Code whose rows leave a line for each time that they are made, in the tasks that write the state."""
+    return flow.code.rpartition("    return")[0] + NOTED.lstrip("\n").format(witness=str(witness))
+
+
+def made(witness: Path) -> int:
+    """How often, of each part."""
+    return len(witness.read_text().splitlines()) // PARTS
 
 
 @of(DeltaUpdated, IcebergUpdated)
 def test_a_batch_is_run_once_however_often_its_rows_are_read(flow: Windows) -> None:
     """A MERGE reads them several times, and each time would write the state again."""
     witness = flow.folder / "read"
-    flow.send(spread(range(100)))  # three batches, of both partitions
-    flow.run(code=NOTING.format(witness=str(witness)) + SUMS)
+    flow.send(spread(range(100)))
+    flow.run(code=noting(flow, witness))
     assert flow.assert_modelled() > 10
-    assert len(witness.read_text().splitlines()) == 6
+    assert made(witness) == flow.last()[0] + 1
 
 
 # -- drivers that die or stand still
@@ -307,3 +320,85 @@ def test_a_term_is_renewed_in_time(flow: Windows, monkeypatch: pytest.MonkeyPatc
     assert not [one for one in running.news if isinstance(one, Waiting)]
     flow.run()
     flow.assert_modelled()
+
+
+# -- what is held, lost and added
+
+
+@BOTH
+def test_partitions_that_are_added_are_read_from_their_start(flow: Windows) -> None:
+    flow.send(spread(range(100)))
+    flow.run()
+    flow.add_partitions(3)
+    flow.send(spread(range(100, 200)))
+    flow.run()
+    assert flow.assert_modelled() > 20
+    assert {at for at, end in flow.positions().items() if end} == {0, 1, 2}
+
+
+@of(DeltaUpdated, IcebergUpdated)
+def test_rows_that_are_lost_with_an_executor_are_missed_and_their_batch_is_run_again(
+    flow: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not made again from the plan, which would write the state of the same batch a second time."""
+    witness, lost = flow.folder / "read", list[str]()
+    real = FrameWriter.carry
+
+    def lossy(self: FrameWriter, rows: Any, *more: Any, **parts: Any) -> Any:
+        if not lost and rows is not None:
+            lost.extend(_lose_what_is_held())
+        return real(self, rows, *more, **parts)
+
+    monkeypatch.setattr(FrameWriter, "carry", lossy)
+    flow.send(spread(range(100)))
+    run = flow.run(code=noting(flow, witness))
+    assert lost
+    (waited,) = [told for told in run.news if isinstance(told, Waiting)]
+    assert "Spark lost rows of the batch" in waited.trouble
+    assert flow.assert_modelled() > 10
+    assert made(witness) == flow.last()[0] + 2
+
+
+def _held() -> list[Any]:
+    context = SparkContext._active_spark_context
+    assert context is not None
+    return [one for one in context._jsc.sc().getRDDStorageInfo() if one.name() == "MapPartitionsRDD"]
+
+
+def _lose_what_is_held() -> list[str]:
+    context = SparkContext._active_spark_context
+    assert context is not None
+    blocks = context._jsc.sc().env().blockManager().master()
+    ids = [one.id() for one in _held()]
+    for id_ in ids:
+        blocks.removeRdd(id_, True)
+    return [str(id_) for id_ in ids]
+
+
+@of(DeltaUpdated, IcebergUpdated)
+def test_nothing_is_held_of_a_batch_that_has_landed(flow: Windows) -> None:
+    flow.send(spread(range(100)))
+    held: list[int] = []
+    Pipeline(flow.declare(), listen=lambda _: held.append(len(_held()))).run(once=True)
+    assert set(held) == {0}
+    assert len(held) > 3
+
+
+LATER = """
+    sums = sums.withColumn("until", f.col("window.end"))
+    return sums.select(f.col("window.start").alias("start"), "user", "n", "v", "until")
+"""
+
+
+@BOTH
+def test_a_column_that_is_added_is_one_of_the_table_s_own(flow: Windows) -> None:
+    """Spark marks columns of event time, and a table that kept the mark would give it to whoever reads it."""
+    flow.send(spread(range(100)))
+    flow.run()
+    flow.send(spread(range(100, 200)))
+    code = flow.code.rpartition("    return")[0] + LATER.lstrip("\n")
+    flow.run(code=code, options={"schema": "evolve"})
+    assert flow.assert_modelled() > 20
+    if isinstance(flow, DeltaWindows):
+        assert not [one for one in flow.table().schema().fields if one.metadata]
+    assert {None} < set(flow.landed("until"))

@@ -150,6 +150,8 @@ def test_positions_that_went_with_the_log_are_missed_and_may_be_set(tmp_path: Pa
     fresh = DeltaTarget(store.target.path).open()
     with pytest.raises(PositionLost, match="clean-up"):
         owner(fresh)
+    with pytest.raises(PositionLost, match="clean-up"):
+        fresh.stream(PIPELINE)  # of a stream that keeps state: it did not begin yesterday
     fresh.set_positions(PIPELINE, {ORDERS: 5}, {})
     assert owner(fresh).positions == {ORDERS: 5}
     assert owner(fresh).epoch > old.epoch

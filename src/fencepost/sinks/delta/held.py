@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fencepost.errors import PositionLost
 from fencepost.fence import Stored
 from fencepost.sinks.changes import Kept
 from fencepost.sinks.delta.log import Entry, Log
-from fencepost.sinks.delta.note import Note
+from fencepost.sinks.delta.note import Note, app_id
 from fencepost.sinks.lake.commits import Count
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+ELSEWHERE = "choose where to continue with `fencepost positions set`"
 
 
 @dataclass(frozen=True)
@@ -70,5 +76,23 @@ def require_rows_kept(held: Held) -> None:
         raise PositionLost(
             f"version {held.replaced.version} of the table ({held.replaced.operation}) replaced rows after the "
             f"last commit of pipeline {held.note.pipeline!r}: its positions say nothing of the rows that are there now",
-            "choose where to continue with `fencepost positions set`",
+            ELSEWHERE,
         )
+
+
+def require_remembered(pipeline: str, table: DeltaTable) -> None:
+    """Of a pipeline without a note: has it had one, that the log has not any more?"""
+    if table.transaction_version(app_id(pipeline)) is not None:
+        raise PositionLost(
+            f"the positions of pipeline {pipeline!r} went with the clean-up of the table's log: nothing of the "
+            "pipeline was committed for longer than delta.logRetentionDuration",
+            ELSEWHERE,
+        )
+
+
+def unknown_rows(pipeline: str, path: str) -> PositionLost:
+    return PositionLost(
+        f"no position is stored for pipeline {pipeline!r}, but table {path!r} holds rows: "
+        "starting from scratch could duplicate them",
+        f"{ELSEWHERE}, or use an empty table",
+    )

@@ -22,9 +22,9 @@ from fencepost.model import Batch, Landed, StreamBatch, Tenure, TopicPartition
 from fencepost.sinks import changes
 from fencepost.sinks.changes import Kept
 from fencepost.sinks.delta import dead_letters, writing
-from fencepost.sinks.delta.held import Held, read, require_rows_kept
+from fencepost.sinks.delta.held import Held, read, require_remembered, require_rows_kept, unknown_rows
 from fencepost.sinks.delta.log import Entry, Log
-from fencepost.sinks.delta.note import NUMBERS, Note, app_id, following
+from fencepost.sinks.delta.note import NUMBERS, Note, following
 from fencepost.sinks.lake import streams
 from fencepost.sinks.lake.folders import apart, no_folders
 from fencepost.sinks.lake.merging import MOST_NAMED, null_keys
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 CONFLICTS = 10  # times that a MERGE is done again, after somebody else's commit touched the same files
 TRIES = 50  # of a commit without rows, while others commit to the same table
-
-
-ELSEWHERE = "choose where to continue with `fencepost positions set`"
 
 
 class DeltaStore:
@@ -152,9 +149,11 @@ class DeltaStore:
         self._change(tenure.pipeline, tenure.token, lambda kept: changes.stream_begun(kept, tenure, first))
 
     def stream(self, pipeline: str) -> StreamBatch | None:
-        """Of a stream that keeps state the last batch that landed. Raises PositionLost where rows were replaced."""
+        """Of a stream that keeps state the last batch that landed. Raises PositionLost where nobody knows any more."""
         held = self.held(pipeline)
         require_rows_kept(held)
+        if held.note is None and (table := self.log.table()) is not None:
+            require_remembered(pipeline, table)
         return held.kept.stream
 
     def require_same(self, pipeline: str, topic_ids: Mapping[str, str]) -> None:
@@ -201,7 +200,7 @@ class DeltaStore:
     def require_no_rows(self, pipeline: str) -> None:
         """Raises PositionLost where there are some, and no batch of the pipeline's stream has landed."""
         if self._holds_rows():
-            raise _unknown_rows(pipeline, self.target.path)
+            raise unknown_rows(pipeline, self.target.path)
 
     def _holds_rows(self) -> bool:
         table = self.log.table()
@@ -319,14 +318,9 @@ class DeltaStore:
         table = self.log.table()
         if table is None or table.version() != held.version:
             return  # it went on since it was read: this commit will not land, and the next try looks again
-        if table.transaction_version(app_id(pipeline)) is not None:
-            raise PositionLost(
-                f"the positions of pipeline {pipeline!r} went with the clean-up of the table's log: nothing of the "
-                "pipeline was committed for longer than delta.logRetentionDuration",
-                ELSEWHERE,
-            )
+        require_remembered(pipeline, table)
         if table.file_uris():
-            raise _unknown_rows(pipeline, self.target.path)
+            raise unknown_rows(pipeline, self.target.path)
 
 
 class DeltaTransaction:
@@ -353,11 +347,3 @@ class DeltaTransaction:
         landed = self._store.commit_rows(self._batch)
         # only the commit knows how many rows it wrote, and the caller holds this object already
         object.__setattr__(self._landed, "rows", landed.rows)
-
-
-def _unknown_rows(pipeline: str, path: str) -> PositionLost:
-    return PositionLost(
-        f"no position is stored for pipeline {pipeline!r}, but table {path!r} holds rows: "
-        "starting from scratch could duplicate them",
-        f"{ELSEWHERE}, or use an empty table",
-    )

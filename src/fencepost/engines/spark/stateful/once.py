@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from fencepost.engines.spark.failures import SparkFailure
@@ -51,4 +52,5 @@ def made_once(rows: DataFrame) -> Iterator[MadeOnce]:
         made.require_whole(failure)
         raise
     finally:
-        made.forget()
+        with suppress(Py4JError):  # of a Spark that is gone
+            made.forget()
