@@ -75,6 +75,34 @@ def test_the_page_shows_the_last_run_of_each_scenario(tmp_path: Path) -> None:
     assert all(escape(catalogue().faults[scenario.fault]) in page for scenario in scenarios().values())
 
 
+def test_runs_of_ones_own_pipeline_have_a_page_of_their_own(tmp_path: Path) -> None:
+    ours = made(tmp_path, verdict("broken"))
+    sleep(0.002)  # names have milliseconds
+    theirs = made(tmp_path, verdict(pipeline="<b>shop"))
+    assert last_runs(tmp_path)[NAME][0] == ours
+    assert last_runs(tmp_path, "<b>shop")[NAME][0] == theirs
+    assert last_runs(tmp_path, "other") == {}
+    path, held = write_report(tmp_path, tmp_path, "<b>shop")
+    page = path.read_text()
+    assert held == 1
+    assert "Pipeline <b>&lt;b&gt;shop</b>: 1 of " in page
+    assert f'id="{NAME}"' in page
+    assert "stalls-and-wakes-postgres-python-eo: not played" in page
+    assert "stalls-and-wakes-kafka-python-eo" not in page  # of another kind than the pipeline
+
+
+def test_who_asks_for_a_report_of_a_pipeline_that_was_not_played_is_told(tmp_path: Path) -> None:
+    made(tmp_path, verdict())
+    file = tmp_path / "fencepost.yml"
+    file.write_text(
+        "{name: shop, guarantee: exactly-once, source: {topic: t}, sink: {format: postgres, options: {table: t}}}"
+    )
+    told = here("lab", "report", "--pipeline", file, "--home", tmp_path)
+    assert told.code == 2
+    assert "no run of pipeline 'shop'" in told.err
+    assert f"fencepost lab run --pipeline {file}" in told.err
+
+
 def test_the_page_needs_nothing_else_and_its_policy_allows_nothing_else(tmp_path: Path) -> None:
     made(tmp_path, verdict())
     path, _ = write_report(tmp_path, tmp_path)

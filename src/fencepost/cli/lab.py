@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -279,6 +280,9 @@ def report(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Where index.html goes. Default: the folder of the runs."),
     ] = None,
+    pipeline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="About the runs of `lab run --pipeline FILE`, and no others.")
+    ] = None,
     home: HomeOption = HOME,
     output: FormatOption = OutputFormat.TEXT,
 ) -> None:
@@ -286,13 +290,18 @@ def report(
 
     Example: fencepost lab report --out report
     """
-    from fencepost.lab.catalogue import scenarios
-    from fencepost.lab.report.page import last_runs, write_report
+    from fencepost.lab.report.page import last_runs, shown_of, write_report
+    from fencepost.spec import load
 
-    if not last_runs(home):
-        raise Usage(f"there is no run in {home}", "make one: fencepost lab run NAME")
-    path, held = write_report(home, out or home)
+    whose = load(pipeline).name if pipeline else ""
+    last = last_runs(home, whose)
+    if not last:
+        with_it = f" of pipeline {whose!r}" if whose else ""
+        words = ["fencepost", "lab", "run", *(["--pipeline", str(pipeline)] if pipeline else ["NAME"])]
+        raise Usage(f"there is no run{with_it} in {home}", f"make one: {shlex.join(words)}")
+    path, held = write_report(home, out or home, whose)
+    scenarios = len(shown_of(last, whose))
     if output is OutputFormat.JSON:
-        emit_json({"page": path, "green": held, "scenarios": len(scenarios())})
+        emit_json({"page": path, "green": held, "scenarios": scenarios})
     else:
-        say(f"{path}: {held} of {len(scenarios())} scenarios hold")
+        say(f"{path}: {held} of {count(scenarios, 'scenario')} hold")

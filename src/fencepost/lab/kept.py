@@ -46,5 +46,6 @@ class KeptVerdict(_Part):
     sink: str
     seconds: Moment
     command: str
+    pipeline: str = ""  # somebody's own; empty: the lab's
     guarded: KeptTrial
     control: KeptTrial

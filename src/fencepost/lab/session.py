@@ -64,6 +64,7 @@ class Played:
             "seconds": round(self.seconds, 1),
             "seed": self.how.seed,
             "command": self.command,
+            **({"pipeline": self.how.theirs.spec.name} if self.how.theirs else {}),
             "run": self.folder.name,
         }
 

@@ -29,7 +29,7 @@ $ours
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>$style</style></head><body id="top">
 <h1>What was broken, and what held</h1>
-<p class="said">$summary</p>
+<p class="said">$whose$summary</p>
 <div class="matrix"><div class="scroll"><table><thead><tr><th>fault</th>$heads</tr></thead><tbody>
 $rows</tbody></table></div>
 <p class="said">A cell is a scenario: at most once (amo), at least once (alo), exactly once (eo). It is green where the
@@ -45,53 +45,61 @@ Run = tuple[Path, Mapping[str, Any]]
 _ORDER = list(Engine)
 
 
-def write_report(home: Path, folder: Path) -> tuple[Path, int]:
+def write_report(home: Path, folder: Path, pipeline: str = "") -> tuple[Path, int]:
     """Write index.html about the last run of each scenario; where, and how many cells are green.
 
-    Raises Usage where another file is in its place.
+    `pipeline`: the name of somebody's own, with which they were played; empty: with the lab's. Raises Usage where
+    another file is in its place.
     """
     path = folder / "index.html"
-    last = last_runs(home)
+    last = last_runs(home, pipeline)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if path.exists() and (not path.is_file() or _OURS.encode() not in path.read_bytes()[:1_000]):
             raise Usage(f"{path} exists and is not a report of the lab: it was not changed", "give another folder")
-        path.write_text(render(last), encoding="utf-8")
+        path.write_text(render(last, pipeline), encoding="utf-8")
     except OSError as error:
         raise Usage(f"the report cannot be written to {folder}: {error.strerror}") from error
     return path, len(green(last))
 
 
-def last_runs(home: Path) -> dict[str, Run]:
-    """The newest run with a verdict, of each scenario that is in the catalogue."""
+def last_runs(home: Path, pipeline: str = "") -> dict[str, Run]:
+    """The newest run with a verdict, of each scenario that is in the catalogue; of one pipeline."""
     found: dict[str, Run] = {}
     for folder in runs(home):
         verdict = verdict_of(folder)
-        if verdict is not None and verdict["name"] in scenarios() and _can_be_shown(verdict):
+        if verdict is not None and verdict["name"] in scenarios() and _whose(verdict) == pipeline:
             found[verdict["name"]] = (folder, verdict)
     return found
 
 
-def _can_be_shown(verdict: Mapping[str, Any]) -> bool:
+def _whose(verdict: Mapping[str, Any]) -> str | None:
+    """The pipeline of a run that can be shown."""
     try:
-        KeptVerdict.model_validate(verdict)
+        return KeptVerdict.model_validate(verdict).pipeline
     except ValidationError:
-        return False
-    return True
+        return None
+
+
+def shown_of(last: Mapping[str, Run], pipeline: str) -> list[Scenario]:
+    """The scenarios that belong on the page: with somebody's own pipeline, those of its kind."""
+    kinds = {(one["engine"], one["sink"], one["guarantee"]) for _, one in last.values()}
+    return [one for one in scenarios().values() if not pipeline or (one.engine, one.sink, one.guarantee) in kinds]
 
 
 def green(last: Mapping[str, Run]) -> list[str]:
     return [name for name, (_, verdict) in last.items() if verdict["verdict"] == "holds"]
 
 
-def render(last: Mapping[str, Run]) -> str:
-    known, faults = list(scenarios().values()), catalogue().faults
+def render(last: Mapping[str, Run], pipeline: str = "") -> str:
+    known, faults = shown_of(last, pipeline), catalogue().faults
     columns = sorted(dict.fromkeys((one.engine, one.sink) for one in known), key=lambda one: _ORDER.index(one[0]))
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     return _PAGE.substitute(
         ours=_OURS,
         hash=digest,
         style=_STYLE,
+        whose=f"Pipeline <b>{escape(pipeline)}</b>: " if pipeline else "",
         summary=_summary(last, len(known)),
         heads="".join(f"<th>{engine}, {escape(sink)}</th>" for engine, sink in columns),
         rows="".join(_rows(known, columns, last)),
